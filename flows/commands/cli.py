@@ -130,15 +130,15 @@ def handling(handler: Callable[[int, object], None]) -> Iterator[None]:
 
 
 def _end_at_once(number: int, _: object) -> None:
-    """End this process without a word of any library; children get SIGTERM from the system."""
+    """End this process before any library can write; the system sends SIGTERM to children."""
     os.write(2, f"{STOPPED}\n".encode())
     os._exit(128 + number)
 
 
 def _note(signals: list[int], grace: float, number: int, _: object) -> None:
-    """Note a signal, and end what is being done by the exception that Python has for the signal.
+    """Note a signal, and raise the exception that Python has for the signal.
 
-    A library that does not listen, as DuckDB within some queries, is given `grace` seconds.
+    A library that ignores the exception, as DuckDB does in some queries, gets `grace` seconds.
     """
     if not signals:
         last = threading.Timer(grace, _end_at_once, [number, None])

@@ -31,7 +31,7 @@ def completion(options: argparse.Namespace) -> None:
 
 
 def _presets_and_files() -> dict[str, Any]:
-    """Complete the names of presets, and files and folders, in the terms of each shell."""
+    """Return how each shell completes presets, files and folders."""
     presets = " ".join(preset_names())
     return {
         "bash": "_dreamer_studies",

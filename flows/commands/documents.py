@@ -21,7 +21,7 @@ def print_document(**fields: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Turn a value into what JSON has; what is missing or no finite number becomes null.
+    """Turn a value into JSON; missing values and numbers that are not finite become null.
 
     The rows of a data frame become objects.
 

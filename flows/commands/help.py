@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import dreamer_study.flows.study.presets
+from dreamer_study.flows.progress.colour import FAILED, painted
 from dreamer_study.flows.progress.folding import fold, reading_width, width_of
 from dreamer_study.flows.progress.reports import QUIET, VERBOSE
 from dreamer_study.pipeline.errors import nearest
@@ -31,7 +32,7 @@ def preset_names() -> list[str]:
 
 
 class OneLine(argparse.ArgumentParser):
-    """Refuse arguments in one line, as everything else is refused.
+    """Refuse wrong arguments in one line, as all other bad input.
 
     The usage is in the help that the line names.
     """
@@ -57,7 +58,9 @@ class OneLine(argparse.ArgumentParser):
 
 def refusal(message: str) -> str:
     """Make the line, for standard error, with which the command refuses or fails."""
-    return f"{fold(f'dreamer: {message}', width_of(sys.stderr), '  ')}\n"
+    begin = "dreamer:"
+    folded = fold(f"{begin} {message}", width_of(sys.stderr), "  ")
+    return f"{painted(begin, FAILED, sys.stderr)}{folded.removeprefix(begin)}\n"
 
 
 class Commands:
@@ -124,6 +127,34 @@ class Command:
         action = self._parser.add_argument(*names, help=folded, **settings)
         if complete and self._commands.complete:
             action.complete = self._commands.complete(complete)
+
+    def flag(self, name: str, help: str) -> None:
+        """Add an option without a value."""
+        self.option(name, action="store_true", help=help)
+
+    def file(self, name: str, help: str, **settings: Any) -> None:
+        """Add an option or argument that is the path of a file, or of several by `nargs`."""
+        self.option(name, metavar="FILE", type=Path, complete=FILES, help=help, **settings)
+
+    def folder(self, name: str, help: str, **settings: Any) -> None:
+        """Add an option or argument that is the path of a folder."""
+        self.option(name, metavar="FOLDER", type=Path, complete=FOLDERS, help=help, **settings)
+
+    def number(self, name: str, help: str, default: int | None = None) -> None:
+        """Add an option that is a whole number."""
+        self.option(name, type=int, metavar="N", default=default, help=help)
+
+    def real(self, name: str, metavar: str, help: str) -> None:
+        """Add an option that is a number, also with decimals."""
+        self.option(name, type=float, metavar=metavar, help=help)
+
+    def repeatable(self, name: str, metavar: str, help: str, **settings: Any) -> None:
+        """Add an option that may be given several times."""
+        self.option(name, metavar=metavar, action="append", default=[], help=help, **settings)
+
+    def choice(self, name: str, choices: Sequence[str], help: str, **settings: Any) -> None:
+        """Add an option that is one of some words."""
+        self.option(name, choices=choices, help=help, **settings)
 
     def one_of(self) -> Command:
         """Add options of which at most one may be given."""

@@ -137,7 +137,7 @@ def check_owner(address: str) -> None:
 def say_server(address: str, *, joins: bool) -> None:
     """Print where the server answers, and what its pages ask for."""
     if joins:
-        whose = " (a server that was there before, and stays)"
+        whose = " (a server that ran before, and keeps running)"
     else:
         whose = ""
         say_lost_runs()
@@ -184,7 +184,7 @@ def only_one(address: str) -> Iterator[None]:
     with open_private(lock) as file:
         if not try_lock(file):
             raise InputError(
-                f"it is running already and serves the deployments at {address}; stop it first"
+                f"another `make up` serves the deployments at {address}; stop it first"
             )
         yield
 

@@ -37,13 +37,12 @@ from dreamer_study.flows.prefect.server import (
     secret_for,
     secret_of,
 )
+from dreamer_study.flows.progress.colour import DIM, painted
 from dreamer_study.flows.progress.reports import is_quiet, write_line
 from dreamer_study.flows.running.options import Options
 from dreamer_study.flows.study.configuration import Study
 
 HEAR_SECONDS = 10.0  # for the server to hear that the flow run has ended; one that hangs never does
-DIM = "\x1b[2m"  # on a terminal
-PLAIN = "\x1b[0m"
 SETTINGS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     # what went wrong reaches the user as our own error, once
@@ -174,7 +173,7 @@ def say_server(server: Server) -> None:
     if sys.stderr.isatty():
         # not by a console of rich, which would write into the page that is shown meanwhile
         with suppress(OSError):
-            print(f"{DIM}{line}{PLAIN}", file=sys.stderr, flush=True)
+            print(painted(line, DIM, sys.stderr), file=sys.stderr, flush=True)
     else:
         write_line(line)
 

@@ -15,6 +15,7 @@ from dreamer_study.flows.plan.study_plan import Plan, Run
 from dreamer_study.flows.progress.reports import FAILURE, bounded, read_progress
 from dreamer_study.flows.progress.status_file import Reported, read_record
 from dreamer_study.flows.progress.study_lock import running_since
+from dreamer_study.flows.running.job_progress import without_time_left
 from dreamer_study.flows.running.live_results import report_mark
 from dreamer_study.flows.running.result_rows import COMPLETE, FAILED, SCREENED
 from dreamer_study.flows.study.configuration import Study
@@ -30,7 +31,7 @@ OF_EACH_SOURCE = ("documents", "traces", "clean", "signatures")
 
 @dataclass(frozen=True)
 class State:
-    """How far one stage is, or one model and seed in a stage; `left` in seconds where known."""
+    """The progress of a stage, or of a model and seed in it; `left` is in seconds where known."""
 
     stage: str
     model: str = ""
@@ -71,10 +72,23 @@ def read_states(plan: Plan) -> list[State]:
         states += _of_runs(plan, record, since)
     if not prepared or plan.tuning_runs:
         states += _of_models_to_come(study)
+    is_rest_done = {state.state for state in states} <= {COMPLETE, SCREENED}
+    return [*states, _of_report(study, record, since, is_rest_done=is_rest_done)]
+
+
+def _of_report(
+    study: Study, record: Mapping[str, Reported], since: float | None, *, is_rest_done: bool
+) -> State:
+    """Build the state of the report, which begins with the ratios."""
+    for key in ("statistics", "write report"):
+        reported = record.get(key)
+        if reported and since is not None and _at_work(reported, since):
+            return State("report", state=RUNNING, detail=reported.words)
     is_final = report_mark(study).exists() and study.report.exists()
-    if is_final and {state.state for state in states} <= {COMPLETE, SCREENED}:
-        return [*states, State("report", state=COMPLETE, progress=1.0)]
-    return [*states, _reported("report", [record.get("write report")], 1, since)]
+    if is_final and is_rest_done:
+        return State("report", state=COMPLETE, progress=1.0)
+    has_begun = "write report" in record and record["write report"].fraction < 1
+    return State("report", state=STOPPED if since is None and has_begun else WAITING)
 
 
 def _of_runs(plan: Plan, record: Mapping[str, Reported], since: float | None) -> list[State]:
@@ -110,11 +124,8 @@ def _data_stage(
     return _reported(stage, reports, expected, since)
 
 
-def _reported(
-    stage: str, reports: list[Reported | None], expected: int, since: float | None
-) -> State:
+def _reported(stage: str, begun: list[Reported], expected: int, since: float | None) -> State:
     """Build the state of a stage of `expected` parts from the newest reports of those begun."""
-    begun = [reported for reported in reports if reported]
     progress = sum(reported.fraction for reported in begun) / max(expected, len(begun))
     if progress >= 1:
         return State(stage, state=COMPLETE, progress=1.0)
@@ -151,7 +162,8 @@ def _training(run: Run, record: Mapping[str, Reported], since: float | None) -> 
         failure=f"{run.failure} (see {run.folder / 'log.txt'})" if run.failure else "",
     )
     if state.state == RUNNING:
-        return replace(state, left=progress.get("seconds_left"))
+        words = without_time_left(state.detail)  # which has a column
+        return replace(state, left=progress.get("seconds_left"), detail=words)
     return state
 
 
@@ -196,8 +208,8 @@ def _of_run(
 ) -> State:
     """Complete the state of a training, or of the evaluations of a run.
 
-    It is at work, at its `end`, failed, stopped, or waits. A run is at work when the process that
-    now runs the study has reported work on the run.
+    The state is running, its `end`, failed, stopped, or waiting. A run is running when the process
+    that now runs the study has reported work on the run.
     """
     if reported and since is not None and _at_work(reported, since):
         return replace(state, state=RUNNING, progress=bounded(share), detail=reported.words)

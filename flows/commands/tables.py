@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ import pandas as pd
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from dreamer_study.flows.progress.colour import FAILED, SIGNIFICANT, colour_system
 from dreamer_study.flows.progress.folding import fold, width_of
 from dreamer_study.flows.progress.reports import printable
 from dreamer_study.reports.text.numbers import figure
@@ -29,7 +32,7 @@ class _Console(Console):
         escaped = [
             fold(printable(part), width) if isinstance(part, str) else part for part in objects
         ]
-        only_texts = all(isinstance(part, str) for part in escaped)
+        only_texts = all(isinstance(part, str | Text) for part in escaped)
         super().print(*escaped, soft_wrap=only_texts, **options)
 
     def on_broken_pipe(self) -> None:
@@ -46,11 +49,15 @@ class _Console(Console):
 IN_A_PIPE: dict[str, Any] = (
     {} if sys.stdout.isatty() else {"width": 1_000_000, "force_terminal": False}
 )
-console = _Console(highlight=False, markup=False, **IN_A_PIPE)
+console = _Console(
+    highlight=False, markup=False, color_system=colour_system(sys.stdout), **IN_A_PIPE
+)
 
 FOLDED = 24  # columns of the terminal: a column that is wider may be folded down to these
 GAP = 2  # columns between two columns of a table
 LONGEST_WORD = 40  # columns: only a longer word, such as a path, is broken
+CUT = "…"  # stands for the middle of a name
+FIRST_WORDS = {"significant": SIGNIFICANT, "failed": FAILED}  # of cells that have a colour
 
 
 def empty_table(
@@ -95,7 +102,7 @@ def print_table(table: pd.DataFrame, right: Collection[str] = ()) -> None:
     )
     _set_widths(shown, needed[:fitting], console.width)
     for cells in zip(*texts[:fitting], strict=True):
-        shown.add_row(*cells)
+        shown.add_row(*(coloured(text) for text in cells))
     console.print(shown)
     absent = table.columns[fitting:]
     if len(absent):
@@ -104,9 +111,41 @@ def print_table(table: pd.DataFrame, right: Collection[str] = ()) -> None:
         )
 
 
+def coloured(text: str, style: str = "") -> Text:
+    """Return the text of a cell, coloured where its first word says what one looks for."""
+    first_word = re.match(r"\w*", text)[0]
+    return Text(text, style=style or FIRST_WORDS.get(first_word, ""))
+
+
+def short_names(names: Iterable[str], most: int) -> dict[str, str]:
+    """Cut the middle out of each name that is longer than `most`; names that differ still do.
+
+    Where the cut falls depends on where the names differ; where no place helps, they are longer.
+
+    >>> short_names(["DR", "a-variant-of-the-sweep-07"], 12)
+    {'DR': 'DR', 'a-variant-of-the-sweep-07': 'a-var…eep-07'}
+    """
+    whole = list(dict.fromkeys(names))
+    longest = max(map(len, whole), default=0)
+    for length in range(most, longest):
+        kept = length - len(CUT)
+        for head in sorted(range(1, kept), key=lambda head: abs(2 * head - kept)):
+            short = {name: _cut_out(name, head, kept - head) for name in whole}
+            if len({*short.values()}) == len(whole):
+                return short
+    return {name: name for name in whole}
+
+
+def _cut_out(name: str, head: int, tail: int) -> str:
+    """Keep the first and the last characters of a name that is longer than both."""
+    if len(name) <= head + len(CUT) + tail:
+        return name
+    return f"{name[:head]}{CUT}{name[-tail:]}"
+
+
 @dataclass(frozen=True)
 class _Width:
-    """How many columns of the terminal a column of a table needs, and how many it would fill."""
+    """The least and the greatest width of a column of a table, in columns of the terminal."""
 
     least: int
     most: int

@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
 from unicodedata import category
 
+from dreamer_study.flows.progress.colour import WARNING, painted
 from dreamer_study.flows.progress.folding import fold, width_of
 
 MOST_UNDONE = 0.99  # the largest fraction of work that is not done: shown as 99 %
 FAILURE = "failed: "  # begins the words of what has failed
+WARNS = "WARNING:"  # begins a line that warns
 # after which a process counts as silent: a training tells of every step, an evaluation of batches
 SILENT_SECONDS = {"training": 60, "evaluation": 600}
 
@@ -97,6 +99,11 @@ def is_quiet() -> bool:
     return _verbosity[-1] == QUIET
 
 
+def is_verbose() -> bool:
+    """Tell whether every report of progress is to be written."""
+    return _verbosity[-1] == VERBOSE
+
+
 def write_line(text: str) -> None:
     """Write a line to standard error, or hand the line to the function of `writing_to`."""
     write = _writer.get()
@@ -109,6 +116,8 @@ def _to_standard_error(text: str) -> None:
     if is_quiet():
         return
     line = fold(printable(text), width_of(sys.stderr), "  ")
+    if line.startswith(WARNS):
+        line = painted(WARNS, WARNING, sys.stderr) + line.removeprefix(WARNS)
     with suppress(OSError):
         sys.stderr.write(f"{line}\n")  # not print: Prefect takes that over inside a flow
         sys.stderr.flush()
@@ -162,7 +171,7 @@ class Lines:
         step: float | str = int(fraction * 10)
         if words.startswith(FAILURE):
             step = words
-        elif _verbosity[-1] == VERBOSE and fraction < 1:
+        elif is_verbose() and fraction < 1:
             step = seconds // VERBOSE_SECONDS
         if self.last.get(key) == step or key.startswith(self.without):
             return

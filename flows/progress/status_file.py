@@ -37,7 +37,7 @@ class Reported:
 
 
 class _Recorder:
-    """Writes every report to a file, at most once a second while nothing ends."""
+    """Writes every report to a file, at most once a second while nothing begins or ends."""
 
     def __init__(self, path: Path, study_id: str) -> None:
         self.path = path
@@ -47,9 +47,10 @@ class _Recorder:
 
     def update(self, key: str, fraction: float, words: str) -> None:
         now = time.time()
-        since = self.keys[key].since if key in self.keys else now
+        begins = key not in self.keys
+        since = now if begins else self.keys[key].since
         self.keys[key] = Reported(fraction, words, since, now)
-        if fraction >= 1 or now - self.written >= EVERY_SECONDS:
+        if begins or fraction >= 1 or now - self.written >= EVERY_SECONDS:
             self.write()
             self.written = now
 

@@ -1,4 +1,4 @@
-"""Begin to run a study: is there work, may it be done, and what should its user know in advance."""
+"""Begin to run a study: find whether work is left, check the study, and print its warnings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dreamer_study.pipeline.sources.source import notices
 
 
 def nothing_to_do(study: Study) -> bool:
-    """Tell whether a study is complete: then a line says so, and its warnings are said again."""
+    """Tell whether a study is complete, and if so print a line and the warnings of the study."""
     plan = Plan(study)
     if plan.absent or not is_complete(plan):
         return False
@@ -33,7 +33,7 @@ def nothing_to_do(study: Study) -> bool:
 
 
 def check_and_warn(study: Study, *, trust_code: bool) -> None:
-    """Check a study before any work, then say its warnings and the notices of its sources.
+    """Check a study before any work, then print its warnings and the notices of its sources.
 
     Raises InputError where the study cannot be run here.
     """

@@ -1,6 +1,6 @@
 """Measure the ceilings of a study's benchmarks before anything is trained, once each.
 
-What a benchmark's scorer does not call right of its own gold answers, no model can be right about.
+A gold answer that the scorer calls wrong is one that no model can give.
 """
 
 from __future__ import annotations

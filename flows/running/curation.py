@@ -344,7 +344,7 @@ def curation_counts(data: DataPlan) -> Iterator[dict[str, Any]]:
 
 
 def processes_for(study: Study, size: int) -> int:
-    """Count the processes for a stage that reads `size` characters.
+    """Choose the number of processes for a stage that reads `size` characters.
 
     One for each core, as many as `data.memory` allows; for little text a single one.
     """

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from dreamer_study.flows.progress.reports import write_line
+from dreamer_study.flows.progress.reports import WARNS, write_line
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.storage.documents import KEPT
@@ -46,7 +46,7 @@ def check_kept(source: Source, outputs: Sequence[Output]) -> None:
 
 
 def kept_and_dropped(output: Output) -> list[str]:
-    """List, a line each, what a stage kept of each source, and what it dropped for which reason."""
+    """List the documents of each source that a stage kept, and dropped for each reason."""
     lines = []
     for row in document_counts(output):
         what = "kept" if row["reason"] == KEPT else f"dropped as {row['reason']}"
@@ -60,18 +60,18 @@ def document_counts(output: Output) -> list[dict[str, Any]]:
 
 
 def stage_warnings(output: Output) -> list[str]:
-    """List all warnings about one stage, a line each."""
+    """List all warnings about one stage."""
     of_traces = trace_warnings(output) if output.stage == "traces" else []
     return [*warnings([output]), *of_traces]
 
 
 def trace_warnings(stripped: Output) -> list[str]:
-    """List, a line each, what was kept though it may be reasoning."""
+    """Warn of kept responses that may hold reasoning."""
     return [*unmarked_warnings(stripped), *left_warnings(stripped)]
 
 
 def object_warnings(output: Output) -> list[str]:
-    """Say, if so, that documents held pictures or other parts that are no text."""
+    """Warn where documents held pictures or other parts that are no text."""
     objects = output.results.get("objects", 0)
     if not objects:
         return []
@@ -83,7 +83,7 @@ def object_warnings(output: Output) -> list[str]:
 
 
 def warnings(outputs: Sequence[Output]) -> list[str]:
-    """List, a line each, what stages lost, and what took much of a source.
+    """Warn of sources that lost much in a stage.
 
     That is a picture beside a text, a reason for which a stage dropped more than half of a source,
     and a document for which deduplication dropped a tenth of a source, or more than a hundred
@@ -115,7 +115,7 @@ def warnings(outputs: Sequence[Output]) -> list[str]:
 
 
 def repetition(tokens: int, packed: float) -> list[str]:
-    """Say, if so, that a training of `tokens` tokens reads its packed data too often."""
+    """Warn where a training of `tokens` tokens reads its packed data too often."""
     times = tokens / max(packed, 1)
     if times <= MOST_EPOCHS:
         return []
@@ -136,7 +136,7 @@ def unmarked(stripped: Output) -> dict[str, int]:
 
 
 def unmarked_warnings(stripped: Output) -> list[str]:
-    """List, a line each, the sources with declared traces where some responses have no mark.
+    """Warn of sources with declared traces of which some responses have no mark.
 
     Such responses stay whole.
     """
@@ -151,7 +151,7 @@ def unmarked_warnings(stripped: Output) -> list[str]:
 
 
 def left_warnings(stripped: Output) -> list[str]:
-    """List, a line each, the sources of which kept responses still hold marks, or mentions of some.
+    """Warn of sources whose kept responses still hold marks, or mention some.
 
     The line names the mark that stays in most responses.
     """
@@ -172,4 +172,4 @@ def left_warnings(stripped: Output) -> list[str]:
 def say(lines: Sequence[str]) -> None:
     """Write warnings to standard error, a line each."""
     for line in lines:
-        write_line(f"WARNING: {line}")
+        write_line(f"{WARNS} {line}")

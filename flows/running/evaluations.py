@@ -1,4 +1,4 @@
-"""Hold evaluations of a run back while none has ended well, and once two have failed alike.
+"""Hold back evaluations of a run until one succeeds, and after two have failed alike.
 
 A process starts for each evaluation, in seconds; a run whose evaluations fail would take them all.
 """

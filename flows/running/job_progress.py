@@ -1,4 +1,4 @@
-"""Turn what happens to jobs into progress: how far each training and each evaluation is."""
+"""Report the progress of each training and evaluation from the events of their jobs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from dreamer_study.flows.progress import reports
 from dreamer_study.flows.progress.reports import FAILURE, read_progress, silence
 from dreamer_study.reports.text.numbers import counted
 
+TIME_LEFT = " s left"
+
 
 class Followed:
     """Report the progress of jobs, and name processes that have written nothing for too long."""
@@ -24,7 +26,7 @@ class Followed:
         self._failed: dict[str, str] = {}  # the first failure of each run's evaluations
 
     def tell(self, event: Event) -> None:
-        """Report the progress that an event of a job tells."""
+        """Report the progress after an event of a job."""
         job = event.job
         if event.kind == "started":
             self._started[job] = time.time()
@@ -39,7 +41,7 @@ class Followed:
             self._evaluation(event, silent)
 
     def _silence(self, job: Job) -> str:
-        """Say, if so, that the process of a job has written nothing for too long."""
+        """Return a note where the process of a job has written nothing for too long, else ""."""
         # a job whose start was not seen is not silent
         started = self._started.get(job, math.inf)
         silent = silence(job.folder / "progress.json", job.kind, started)
@@ -72,7 +74,7 @@ class Followed:
 
 
 def training_words(job: Job) -> tuple[float, str]:
-    """Return how far a training is, as a fraction of its goal and in words.
+    """Return the progress of a training as a fraction of its goal, and in words.
 
     The words are loss, rate, tokens, and the seconds that are left.
     """
@@ -89,10 +91,15 @@ def training_words(job: Job) -> tuple[float, str]:
         parts.append(f"{rate:,.0f} tokens/s")
     parts.append(counted(tokens, "token"))
     if rate:
-        parts.append(f"{max(job.goal - tokens, 0) / rate:,.0f} s left")
+        parts.append(f"{max(job.goal - tokens, 0) / rate:,.0f}{TIME_LEFT}")
     if state.get("note"):
         parts.append(state["note"])
     return min(tokens / job.goal, reports.MOST_UNDONE), ", ".join(parts)
+
+
+def without_time_left(words: str) -> str:
+    """Leave out of the words of a training the time that is left."""
+    return ", ".join(part for part in words.split(", ") if not part.endswith(TIME_LEFT))
 
 
 def _evaluated(plan: Plan, run: Run) -> int:

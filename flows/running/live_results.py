@@ -105,9 +105,11 @@ class Results:
 
     def finish(self) -> None:
         """Enter all rows, and compute the intervals; wait for a file that another program holds."""
+        reports.report("statistics", 0.0, "ratios and their intervals")
         patiently(self.enter)
         patiently(lambda: compute_intervals(self._plan))
         patiently(lambda: self._tracker.update(last=True))
+        reports.report("statistics", 1.0, "done")
 
     def write_report(self) -> Path:
         """Write the final report."""

@@ -10,7 +10,7 @@ Until = Literal["prepare", "train", "evaluate", "report"]
 
 @dataclass(frozen=True)
 class Options:
-    """How a study is run: to the end of which stage, and what the user has allowed."""
+    """The last stage that a run does, and what its user has allowed."""
 
     until: Until = "report"
     accept_code_change: bool = False

@@ -87,12 +87,12 @@ def _check_inputs(plan: Plan) -> None:
 
 
 def _forget_failures(plan: Plan) -> None:
-    """Forget the failures of an earlier attempt, and say which races are held again."""
+    """Forget the failures of an earlier attempt, and name the races that run again."""
     for run in (*plan.tuning_runs, *plan.runs):
         (run.folder / FAILURE).unlink(missing_ok=True)
         if run.status == "racing" and run.tokens > run.goal:
             write_line(
-                f"{run.model.model_id}: the race of its seeds is held again, at {run.goal:,} tokens"
+                f"{run.model.model_id}: the race of its seeds runs again, at {run.goal:,} tokens"
             )
 
 

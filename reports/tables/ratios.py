@@ -17,7 +17,7 @@ from dreamer_study.reports.tables.cells import (
     variant_head,
 )
 from dreamer_study.reports.text.answer import by_finding
-from dreamer_study.reports.text.names import depth_name, measure_label
+from dreamer_study.reports.text.names import depth_name, measure_label, owner
 from dreamer_study.reports.text.numbers import NOTHING, interval, ratio, times, tokens
 from dreamer_study.reports.text.ratios import (
     SIGNIFICANT,
@@ -155,7 +155,7 @@ def _reached_head(rows: pd.DataFrame) -> str:
     """Name what was to be reached: where scores were fixed in advance, these."""
     if rows["in_advance"].all():
         return "Reached the score"
-    best = f"Reached {baseline_of(rows)}’s best"
+    best = f"Reached {owner(baseline_of(rows))}’s best"
     return f"{best}, or the score" if rows["in_advance"].any() else best
 
 

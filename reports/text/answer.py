@@ -14,7 +14,7 @@ import pandas as pd
 from dreamer_study.reports.data import StudyData
 from dreamer_study.reports.text.limitations import not_evaluated
 from dreamer_study.reports.text.names import depth_name, model_name, task_name
-from dreamer_study.reports.text.numbers import as_many, counted, interval, listed, tokens
+from dreamer_study.reports.text.numbers import as_many, counted, interval, listed, some, tokens
 from dreamer_study.reports.text.ratios import (
     BOUND,
     NOT_SIGNIFICANT,
@@ -50,6 +50,7 @@ ORDER = (
 )
 COSTS = {"flops_billion_per_token": "FLOPs a token", "parameters_billion": "parameters"}
 LEFT = 0.9  # of the baseline's expert size: models with smaller experts are named
+MOST_OF_A_KIND = 3  # warnings
 FEW_ITEMS = 200  # a benchmark with fewer items has wide errors
 TRAINING_TOKENS = "training tokens"
 EQUAL = 0.01  # how far costs may differ and be called matched
@@ -224,11 +225,21 @@ def second(data: StudyData, leading: pd.DataFrame, *, only_task: bool = False) -
         of_measures = []
         for _, part in of_depth.groupby(["metric", "task"], sort=False):
             name = measure(part.iloc[0], only_task)
-            ratios = [_short(row) for row in part.to_dict("records")]
-            of_measures.append(f"{name[0].upper()}{name[1:]}: {listed(ratios)}.")
+            of_measures.append(f"{name[0].upper()}{name[1:]}: {_in_short(part)}.")
         start = f"{depth_name(depth)}: " if several_depths else ""
         texts.append(start + " ".join(of_measures))
     return texts
+
+
+def _in_short(rows: pd.DataFrame) -> str:
+    """List the ratios of a measure; of many variants say between which the others lie."""
+    records = rows.to_dict("records")
+    if len(records) < RANKED_FROM:
+        return listed([_short(row) for row in records])
+    in_order = sorted(records, key=best_estimate)
+    ends = [f"{short_ratio(row)} ({row['variant']})" for row in (in_order[0], in_order[-1])]
+    significant = sum(finding(row) == SIGNIFICANT for row in records)
+    return f"{' to '.join(ends)}; {significant} of {len(records)} significant"
 
 
 def _short(row: Row) -> str:
@@ -256,7 +267,7 @@ def warnings(data: StudyData, leading: pd.DataFrame) -> list[str]:
             for row in data.cut_short.to_dict("records")
         ]
         if short:
-            texts.append(f"Cut short: {listed(short)}, where one seed ends; others continued.")
+            texts.append(f"Cut short: {some(short)}, where one seed ends; others continued.")
     return [
         *texts,
         *_rates(data),
@@ -283,7 +294,7 @@ def _weak_ratios(data: StudyData, leading: pd.DataFrame) -> list[str]:
         )
     single = _with_one_seed(data, leading[leading["seeds"] < 2])
     if single:
-        texts.append(f"One seed: nothing says what another would give for {listed(single)}.")
+        texts.append(f"One seed: nothing says what another would give for {some(single)}.")
     depends = [
         f"{_model(data, row)} on {row['depends_on'].replace(', ', ' and on ')}"
         for row in leading[leading["depends_on"].notna()].to_dict("records")
@@ -292,7 +303,7 @@ def _weak_ratios(data: StudyData, leading: pd.DataFrame) -> list[str]:
     if depends:
         texts.append(
             "Depends on one benchmark, without which the average would not be significant or"
-            f" would say the reverse: {listed(depends)}."
+            f" would say the reverse: {some(depends)}."
         )
     alone = leading[leading["one_task"] & (leading["task"] == AVERAGE)]
     tasks = set(data.ratios["task"]) - {AVERAGE}
@@ -339,7 +350,7 @@ def _rates(data: StudyData) -> list[str]:
         for (depth, variant), is_tuned in tuned.items()
         if not is_tuned
     ]
-    return [f"Learning rate not tuned in this study: {listed(models)}."]
+    return [f"Learning rate not tuned in this study: {some(models)}."]
 
 
 def _unequal_costs(data: StudyData) -> list[str]:
@@ -364,7 +375,7 @@ def _unequal_costs(data: StudyData) -> list[str]:
             unequal.append(f"{_model(data, row)} ({', '.join(differences)})")
     texts = []
     if unequal:
-        texts.append(f"Unequal costs, against {data.baseline}: {listed(unequal)}.")
+        texts.append(f"Unequal costs, against {data.baseline}: {some(unequal)}.")
     with_remarks = data.models[data.models["remarks"].notna()].to_dict("records")
     return texts + [f"{_model(data, row)}: {row['remarks']}." for row in with_remarks]
 
@@ -387,7 +398,7 @@ def _matching_costs(data: StudyData) -> list[str]:
     if not smaller:
         return []
     return [
-        f"Matching cost: experts smaller than {data.baseline}’s, {listed(smaller)}; larger models"
+        f"Matching cost: experts smaller than {data.baseline}’s, {some(smaller)}; larger models"
         " lose less."
     ]
 
@@ -436,16 +447,16 @@ def _tasks(data: StudyData) -> list[str]:
         absent = rows[rows["own_best"].isna()]
         tasks = [task_name(task) for task in absent["task"] if task != AVERAGE]
         if tasks and len(absent) < len(rows):
-            text = f"Not evaluated: {_models(data, absent)} on {listed(tasks)}"
+            text = f"Not evaluated: {_models(data, absent)} on {some(tasks)}"
             if AVERAGE in set(absent["task"]):
                 text += ", so without an average"
             texts.append(f"{text}.")
-    return texts
+    return _first(texts, "Not evaluated: {further}, each on some tasks.", "further model")
 
 
 def _models(data: StudyData, rows: pd.DataFrame) -> str:
     """Name the models that rows are of, each once."""
-    return listed(list(dict.fromkeys(_model(data, row) for row in rows.to_dict("records"))))
+    return some(list(dict.fromkeys(_model(data, row) for row in rows.to_dict("records"))))
 
 
 def _model(data: StudyData, row: Mapping[str, Any]) -> str:
@@ -460,7 +471,7 @@ def _benchmarks(data: StudyData) -> list[str]:
     ]
     if len(near):
         tasks = sorted({task_name(task) for task in near["task"]})
-        texts.append(f"Near chance: {data.baseline} on {listed(tasks)}.")
+        texts.append(f"Near chance: {data.baseline} on {some(tasks)}.")
     texts += _near_chance(data, set(near["task"]))
     limit = data.config("study", "evaluation").get("limit")
     if isinstance(limit, int):
@@ -468,7 +479,7 @@ def _benchmarks(data: StudyData) -> list[str]:
     asked = data.accuracy[data.accuracy["task"] != AVERAGE].groupby("task")["items"].min().dropna()
     few = [f"{task_name(task)} ({items:.0f})" for task, items in asked.items() if items < FEW_ITEMS]
     if few:
-        texts.append(f"Few items, so wide errors: {listed(few)}.")
+        texts.append(f"Few items, so wide errors: {some(few)}.")
     return texts
 
 
@@ -478,7 +489,16 @@ def _near_chance(data: StudyData, of_baseline: set[str]) -> list[str]:
     # The average of one task is that task.
     repeats = ratios["one_task"].astype(bool) & (ratios["task"] == AVERAGE)
     near = ratios[ratios["near_chance"].eq(True) & ~ratios["task"].isin(of_baseline) & ~repeats]
-    return [
+    texts = [
         f"Near chance: {_models(data, rows)} on {task_name(task)}."
         for task, rows in near.groupby("task")
     ]
+    return _first(texts, "Near chance: models on {further}.", "further task")
+
+
+def _first(texts: list[str], rest: str, noun: str) -> list[str]:
+    """Keep the first of many texts of a kind, and count the others in one."""
+    further = len(texts) - MOST_OF_A_KIND
+    if further <= 1:
+        return texts
+    return [*texts[:MOST_OF_A_KIND], rest.format(further=counted(further, noun))]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dreamer_study.reports.data import StudyData
 from dreamer_study.reports.text.names import depth_name, model_name, stage_name, task_name
-from dreamer_study.reports.text.numbers import counted, listed, number, percent, tokens
+from dreamer_study.reports.text.numbers import counted, listed, number, percent, some, tokens
 from dreamer_study.sql.names import AVERAGE
 
 
@@ -57,7 +57,7 @@ def rate_doubts(data: StudyData) -> list[str]:
     models = [f"{model_name(row, several_depths)} ({row['learning_rate']:g})" for row in rows]
     return [
         "Learning rates were chosen at the edge of those tried, so that better ones may lie"
-        f" beyond: {listed(models)}."
+        f" beyond: {some(models)}."
     ]
 
 
@@ -79,7 +79,7 @@ def setting_doubts(data: StudyData) -> list[str]:
         if models:
             texts.append(
                 f"{words} were chosen at the edge of those tried, so that better ones may lie"
-                f" beyond: {listed(models)}."
+                f" beyond: {some(models)}."
             )
     return texts
 
@@ -118,7 +118,7 @@ def _checkpoints(data: StudyData) -> list[str]:
     if not tasks:
         return []
     return [
-        f"{data.baseline} was best at its last checkpoint on {listed(sorted(tasks, key=str.lower))}"
+        f"{data.baseline} was best at its last checkpoint on {some(sorted(tasks, key=str.lower))}"
         " and may not have finished learning: with more tokens its best, and so the ratio by"
         " the paper’s rule, would be another."
     ]
@@ -143,10 +143,10 @@ def _gaps(data: StudyData) -> list[str]:
         for row in incomplete.itertuples():
             reasons = filter(None, (row.status, failures.get(row.run_id)))
             runs.append(f"{row.run_id} ({': '.join(reasons)})")
-        texts.append(f"Not complete: {listed(runs)}.")
+        texts.append(f"Not complete: {some(runs)}.")
     waiting = not_evaluated(data)
     if waiting:
-        texts.append(f"Trained but not evaluated, so in no curve: {listed(waiting)}.")
+        texts.append(f"Trained but not evaluated, so in no curve: {some(waiting)}.")
     evaluated = set(data.accuracy[data.accuracy["variant"] == data.baseline]["depth"])
     texts += [
         f"{depth_name(depth)} has no evaluated {data.baseline}, so there are no ratios for it."

@@ -17,6 +17,7 @@ TASKS = {
     VALIDATION: "Held-out documents",
     AVERAGE: "Average",
 }
+LONG_NAME = 20  # characters
 STAGES = {
     "documents": "Read",
     "traces": "Strip reasoning traces",
@@ -25,6 +26,14 @@ STAGES = {
     "decontaminate": "Decontaminate",
     "tokens": "Tokenise and pack",
 }
+
+
+def owner(variant: str) -> str:
+    """Name a variant before "’s" in the head of a column, where a long name has no room.
+
+    It is the baseline, which the caption names.
+    """
+    return variant if len(variant) <= LONG_NAME else "the baseline"
 
 
 def architecture_in_words(config: Any) -> str:
@@ -63,7 +72,7 @@ def shortened(question: str, answer: str) -> tuple[str, str]:
 
 
 def ending(text: str, most: int) -> str:
-    """Shorten a text to at most so many characters at its end, from a word on."""
+    """Keep the end of a text, at most `most` characters, from the beginning of a word."""
     if len(text) <= most:
         return text
     end = text[-most:]

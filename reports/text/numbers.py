@@ -15,6 +15,7 @@ from dreamer_study.pipeline.wording import counted as counted
 
 THIN = "\u202f"  # narrow no-break space, between a number and its unit
 NOTHING = "–"
+MOST_NAMED = 5  # in a list of many within a sentence
 TIMES = {"days": 86_400, "h": 3_600, "min": 60}  # units of time in seconds
 
 
@@ -147,6 +148,13 @@ def listed(items: Sequence[str]) -> str:
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def some(items: Sequence[str]) -> str:
+    """Join texts to a list; of many the first ones are named: `a, b, c, d, e and 7 more`."""
+    if len(items) <= MOST_NAMED + 1:
+        return listed(items)
+    return f"{', '.join(items[:MOST_NAMED])} and {len(items) - MOST_NAMED} more"
 
 
 def bests(models: Sequence[tuple[str, str, str]]) -> str:

@@ -13,17 +13,13 @@ import pandas as pd
 
 from dreamer_study.reports.data import VALIDATION
 from dreamer_study.reports.text.names import task_name
-from dreamer_study.reports.text.numbers import (
-    NOTHING,
-    THIN,
-    interval,
-    percent,
-    span,
-    times,
-)
+from dreamer_study.reports.text.numbers import THIN, interval, percent, span, times
 from dreamer_study.sql.names import AVERAGE
 
 Row = Mapping[str, Any]
+
+LEAST = "≥"  # before a lower bound
+MOST = "≤"
 
 SIGNIFICANT = "significant"
 ONE_SEED = "one seed"  # a ratio without an interval
@@ -85,21 +81,23 @@ def finding_in_short(row: Row) -> str:
     return "; ".join(texts)
 
 
+def ratio_or_bound(row: Row) -> tuple[str, float]:
+    """Return the sign of a bound, which a ratio has not, and the value; NaN for neither."""
+    for name, sign in (("ratio", ""), ("low", LEAST), ("high", MOST)):
+        if pd.notna(row[name]):
+            return sign, row[name]
+    return "", float("nan")
+
+
 def best_estimate(row: Row) -> float:
     """Return the ratio, or without one the bound; NaN for neither."""
-    values = [row[name] for name in ("ratio", "low", "high") if pd.notna(row[name])]
-    return values[0] if values else float("nan")
+    return ratio_or_bound(row)[1]
 
 
 def short_ratio(row: Row) -> str:
     """Format a ratio for a table: `1.67x`, or a bound, `≥ 5.54x`."""
-    if pd.notna(row["ratio"]):
-        return times(row["ratio"])
-    if pd.notna(row["low"]):
-        return f"≥{THIN}{times(row['low'])}"
-    if pd.notna(row["high"]):
-        return f"≤{THIN}{times(row['high'])}"
-    return NOTHING
+    sign, value = ratio_or_bound(row)
+    return f"{sign}{THIN}{times(value)}" if sign else times(value)
 
 
 def short_interval(row: Row) -> str:

@@ -12,6 +12,7 @@ from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.plan.preflight import check_study
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.study.loading import load_study, read_yaml
+from dreamer_study.model.evaluation.ceilings import measure_ceiling
 from dreamer_study.model.evaluation.lm_eval_definitions import build_task
 from dreamer_study.pipeline.benchmarks.items import benchmark_items, task_specifications
 from dreamer_study.pipeline.sources.read import read_source
@@ -76,6 +77,18 @@ def test_benchmarks_of_the_page_are_read_as_it_says(here: Path) -> None:
         )
         task = build_task(described)
         assert task.doc_to_target(task.eval_docs[0]) == right
+
+
+def test_right_answers_of_the_page_score_behind_the_blank_that_models_write(here: Path) -> None:
+    study = load_study("my-benchmarks.yaml")
+    for benchmark in study.own_benchmarks:
+        place = here / "mirror" / benchmark.repository
+        tasks = task_specifications(
+            benchmark, place, here / "texts", beside=here, mirror=study.mirror
+        )
+        ceiling = measure_ceiling(tasks)
+        assert ceiling.share == 1
+        assert not ceiling.needs_stripping, benchmark.name
 
 
 def test_the_recipe_of_the_page_has_its_baseline_and_seeds(here: Path) -> None:

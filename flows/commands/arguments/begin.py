@@ -1,15 +1,13 @@
-"""Options of the commands with which one begins: `factors`, `new`, `list`, `schema`."""
+"""Options of the commands that come first: `factors`, `new`, `list`, `schema`."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 from dreamer_study.flows.commands.arguments.shared import add_json
 from dreamer_study.flows.commands.help import FILES, FOLDERS, Command, Commands, preset_names
 
 
 def add_begin(commands: Commands) -> None:
-    """Add the commands with which one begins."""
+    """Add the commands that come first."""
     _add_factors(commands)
     _add_new(commands)
     studies = commands.add(
@@ -23,13 +21,11 @@ def add_begin(commands: Commands) -> None:
             ("dreamer list --root runs --root /data/runs", "those below two folders"),
         ],
     )
-    studies.option(
+    studies.repeatable(
         "--root",
-        metavar="FOLDER",
-        action="append",
-        default=[],
+        "FOLDER",
+        "a folder whose folders are studies (repeatable; default runs)",
         complete=FOLDERS,
-        help="a folder whose folders are studies (repeatable; default runs)",
     )
     add_json(studies)
     commands.add(
@@ -54,13 +50,7 @@ def _add_new(commands: Commands) -> None:
             ("dreamer new --from paper-16 my.yaml", "copy a preset, with its comments, to edit"),
         ],
     )
-    new.option(
-        "file",
-        metavar="FILE",
-        type=Path,
-        complete=FILES,
-        help="the study file to write, such as my.yaml",
-    )
+    new.file("file", "the study file to write, such as my.yaml")
     new.option(
         "--from",
         dest="preset",
@@ -68,23 +58,14 @@ def _add_new(commands: Commands) -> None:
         choices=preset_names(),
         help=f"copy this preset: {', '.join(preset_names())}",
     )
-    new.option(
+    new.file(
         "--data",
-        metavar="FILE",
-        type=Path,
+        "files with your data: JSON lines, JSON, CSV, TSV, Parquet or text, also compressed"
+        " (.gz, .zst)",
         nargs="+",
         default=[],
-        complete=FILES,
-        help="files with your data: JSON lines, JSON, CSV, TSV, Parquet or text, also compressed"
-        " (.gz, .zst)",
     )
-    new.option(
-        "--module",
-        metavar="FILE",
-        type=Path,
-        complete=FILES,
-        help="a Python file with your model classes, in the folder of the study file",
-    )
+    new.file("--module", "a Python file with your model classes, in the folder of the study file")
 
 
 def _add_factors(commands: Commands) -> None:
@@ -114,42 +95,31 @@ def _add_factors(commands: Commands) -> None:
         help="the variant that the others are compared with (default: the first one)",
     )
     _add_reading(factors.group("how the curves are read"))
-    factors.option(
-        "--all",
-        action="store_true",
-        help="compute the ratios of every two variants, not only of those with the baseline",
+    factors.flag(
+        "--all", "compute the ratios of every two variants, not only of those with the baseline"
     )
-    factors.option(
+    factors.repeatable(
         "--target",
-        action="append",
-        default=[],
-        metavar="[TASK:METRIC=]SCORE",
-        help="compare the tokens at a score that was fixed in advance (repeatable), such as 3.28 or"
+        "[TASK:METRIC=]SCORE",
+        "compare the tokens at a score that was fixed in advance (repeatable), such as 3.28 or"
         " gsm8k:accuracy=0.4; default: the best scores that both models reach",
     )
-    factors.option(
-        "--decayed-at-end",
-        action="store_true",
-        help="say that the learning rate of each run decays towards the run's end",
+    factors.flag(
+        "--decayed-at-end", "say that the learning rate of each run decays towards the run's end"
     )
-    factors.option(
-        "--report",
-        type=Path,
-        metavar="FILE",
-        complete=FILES,
-        help="also write the report, one HTML file",
-    )
-    add_json(factors)
+    factors.file("--report", "also write the report, one HTML file")
+    form = factors.one_of()
+    form.flag("--csv", "print every ratio, of single tasks too, as comma-separated values")
+    add_json(form)
     _add_decision(factors.group("for scripts"))
 
 
 def _add_decision(to: Command) -> None:
     """Add the options by which the exit status says on which side of a ratio the interval is."""
-    to.option(
+    to.real(
         "--below",
-        type=float,
-        metavar="RATIO",
-        help="end with 0 if the whole interval of the ratio is below RATIO, with 3 if it is above,"
+        "RATIO",
+        "end with 0 if the whole interval of the ratio is below RATIO, with 3 if it is above,"
         " and with 4 if that is not yet known",
     )
     to.option(
@@ -166,12 +136,10 @@ def _add_decision(to: Command) -> None:
 
 
 def _add_reading(to: Command) -> None:
-    to.option(
+    to.repeatable(
         "--column",
-        action="append",
-        default=[],
-        metavar="NAME=SQL",
-        help="say what variant, seed, tokens, step, task, score, loss, items, chance or stderr is"
+        "NAME=SQL",
+        "say what variant, seed, tokens, step, task, score, loss, items, chance or stderr is"
         " in the columns of a table (repeatable), such as tokens='step*524288' or score=acc",
     )
     to.option(
@@ -185,12 +153,10 @@ def _add_reading(to: Command) -> None:
         " fields variant, seed, tokens, step and task, and wildcards; for a table, the form of the"
         " names of runs",
     )
-    to.option(
+    to.repeatable(
         "--log",
-        action="append",
-        default=[],
-        metavar="LINE",
-        help="the form of the lines of a plain log that have a point (repeatable), such as"
+        "LINE",
+        "the form of the lines of a plain log that have a point (repeatable), such as"
         " 'step:{step}/{} val_loss:{loss}', where {} is any text",
     )
     to.option(
@@ -198,11 +164,8 @@ def _add_reading(to: Command) -> None:
         metavar="METRIC[,FILTER]",
         help="take only this metric, such as acc_norm (default: the first of the known ones)",
     )
-    to.option(
+    to.file(
         "--items",
-        type=Path,
-        metavar="FILE",
-        complete=FILES,
-        help="a table with the scores of single items: variant, seed, tokens, task, item, and score"
+        "a table with the scores of single items: variant, seed, tokens, task, item, and score"
         " or loss",
     )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from dreamer_study.flows.commands.arguments.shared import add_json, add_study
-from dreamer_study.flows.commands.help import FILES, FOLDERS, STUDIES, Commands
+from dreamer_study.flows.commands.help import STUDIES, Commands
 
 
 def add_data(commands: Commands) -> None:
@@ -43,14 +41,7 @@ def add_data(commands: Commands) -> None:
         complete=STUDIES,
         help="a source, a benchmark, or a study: all that the study names",
     )
-    download.option(
-        "--mirror",
-        metavar="FOLDER",
-        type=Path,
-        required=True,
-        complete=FOLDERS,
-        help="the folder to write to",
-    )
+    download.folder("--mirror", "the folder to write to", required=True)
     _add_dropped(commands)
     preview = commands.add(
         "preview",
@@ -62,14 +53,9 @@ def add_data(commands: Commands) -> None:
         ],
     )
     add_study(preview)
-    preview.option(
-        "--rows", type=int, default=3, metavar="N", help="print this many rows (default 3)"
-    )
-    preview.option(
-        "--seed",
-        type=int,
-        metavar="N",
-        help="print the rows in the order of this seed (default: the study's first seed)",
+    preview.number("--rows", "print this many rows (default 3)", default=3)
+    preview.number(
+        "--seed", "print the rows in the order of this seed (default: the study's first seed)"
     )
 
 
@@ -94,28 +80,15 @@ def _add_dropped(commands: Commands) -> None:
         help="show only findings of this grade, also in documents that were kept",
     )
     dropped.option("--id", help="show only the document with this id")
-    dropped.option(
-        "--sample",
-        type=int,
-        metavar="N",
-        help="show N documents drawn at random (default: one of each reason)",
-    )
-    dropped.option(
-        "--seed", type=int, default=0, metavar="N", help="the seed of the draw (default 0)"
-    )
-    dropped.option(
+    dropped.number("--sample", "show N documents drawn at random (default: one of each reason)")
+    dropped.number("--seed", "the seed of the draw (default 0)", default=0)
+    dropped.choice(
         "--format",
-        choices=("text", "csv", "jsonl"),
+        ("text", "csv", "jsonl"),
+        "the form of what is printed: text, csv or jsonl (default text)",
         default="text",
-        help="the form of what is printed: text, csv or jsonl (default text)",
     )
-    dropped.option(
-        "--html",
-        type=Path,
-        metavar="FILE",
-        complete=FILES,
-        help="write a page on which the removals can be judged one by one",
-    )
+    dropped.file("--html", "write a page on which the removals can be judged one by one")
 
 
 def add_store(commands: Commands) -> None:
@@ -130,11 +103,7 @@ def add_store(commands: Commands) -> None:
         ],
     )
     add_study(verify)
-    verify.option(
-        "--repair",
-        action="store_true",
-        help="remove what is damaged; the next run makes it again",
-    )
+    verify.flag("--repair", "remove what is damaged; the next run makes it again")
     add_json(verify)
     clean = commands.add(
         "clean",
@@ -146,7 +115,7 @@ def add_store(commands: Commands) -> None:
         ],
     )
     add_study(clean)
-    clean.option("--yes", action="store_true", help="remove without asking")
+    clean.flag("--yes", "remove without asking")
     completion = commands.add(
         "completion",
         "completion:completion",
@@ -160,4 +129,4 @@ def add_store(commands: Commands) -> None:
             ("dreamer completion zsh > ~/.zfunc/_dreamer", "for zsh, with ~/.zfunc in its fpath"),
         ],
     )
-    completion.option("shell", choices=("bash", "zsh", "fish", "tcsh"), help="your shell")
+    completion.choice("shell", ("bash", "zsh", "fish", "tcsh"), "your shell")

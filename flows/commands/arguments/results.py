@@ -1,16 +1,15 @@
-"""Options of the commands that read or hand on results."""
+"""Options of the commands that read results or pass them on."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from dreamer_study.flows.commands.arguments.shared import RESULTS, add_json, add_root, add_study
-from dreamer_study.flows.commands.help import FOLDERS, STUDIES, Commands
+from dreamer_study.flows.commands.help import STUDIES, Commands
 
 
 def add_results(commands: Commands) -> None:
-    """Add the commands that read or hand on results."""
+    """Add the commands that read results or pass them on."""
     report = commands.add(
         "report",
         "results.report:report",
@@ -21,14 +20,8 @@ def add_results(commands: Commands) -> None:
         ],
     )
     add_study(report, RESULTS)
-    report.option(
-        "--text", action="store_true", help="print the report's text and tables instead of a page"
-    )
-    report.option(
-        "--watch",
-        action="store_true",
-        help="serve the page, and write it again whenever the results change",
-    )
+    report.flag("--text", "print the report's text and tables instead of a page")
+    report.flag("--watch", "serve the page, and write it again whenever the results change")
     _add_sql(commands)
     _add_compare(commands)
     _add_lm_eval(commands)
@@ -50,7 +43,7 @@ def _add_sql(commands: Commands) -> None:
     sql.option(
         "query", metavar="QUERY", help="one SQL statement, whose rows are printed as a table"
     )
-    sql.option("--csv", action="store_true", help="print comma-separated values, not a table")
+    sql.flag("--csv", "print comma-separated values, not a table")
 
 
 def _add_compare(commands: Commands) -> None:
@@ -83,7 +76,7 @@ def _add_compare(commands: Commands) -> None:
         ),
     )
     add_root(compare, "the folder that a study writes to which is named by a preset or a file")
-    compare.option("--all", action="store_true", help="also print what did not change")
+    compare.flag("--all", "also print what did not change")
     add_json(compare)
 
 
@@ -117,14 +110,12 @@ def _add_handing_on(commands: Commands) -> None:
         ],
     )
     add_study(export, RESULTS)
-    export.option(
-        "folder", metavar="FOLDER", type=Path, complete=FOLDERS, help="the folder to write to"
-    )
-    export.option(
+    export.folder("folder", "the folder to write to")
+    export.choice(
         "--format",
-        choices=("parquet", "csv"),
+        ("parquet", "csv"),
+        "the form of the files: parquet or csv (default parquet)",
         default="parquet",
-        help="the form of the files: parquet or csv (default parquet)",
     )
     publish = commands.add(
         "publish",
@@ -137,14 +128,12 @@ def _add_handing_on(commands: Commands) -> None:
         ],
     )
     add_study(publish)
-    publish.option(
-        "folder", metavar="FOLDER", type=Path, complete=FOLDERS, help="the new folder to write"
-    )
-    publish.option(
+    publish.folder("folder", "the new folder to write")
+    publish.choice(
         "--checkpoints",
-        choices=("last", "none", "all"),
+        ("last", "none", "all"),
+        "which checkpoints of each complete run to publish: last, none or all (default last)",
         default="last",
-        help="which checkpoints of each complete run to publish: last, none or all (default last)",
     )
     publish.option(
         "--owner",

@@ -26,18 +26,17 @@ def add_run(commands: Commands) -> None:
     )
     add_study(run)
     add_mirror(run)
-    run.option(
+    run.flag(
         "--accept-code-change",
-        action="store_true",
-        help="continue a training that other code has started; the change is recorded",
+        "continue a training that other code has started; the change is recorded",
     )
-    run.option(
+    run.choice(
         "--until",
-        choices=("prepare", "train", "evaluate", "report"),
+        ("prepare", "train", "evaluate", "report"),
+        "end after this stage (default report)",
         default="report",
-        help="end after this stage (default report)",
     )
-    run.option("--plain", action="store_true", help="run without Prefect")
+    run.flag("--plain", "run without Prefect")
     add_trust(run)
     _add_plan(commands)
     status = commands.add(
@@ -50,7 +49,7 @@ def add_run(commands: Commands) -> None:
         ],
     )
     add_study(status)
-    status.option("--watch", action="store_true", help="watch until the study has ended")
+    status.flag("--watch", "watch until the study has ended")
     add_json(status)
     _add_checkpoints(commands)
 
@@ -72,28 +71,18 @@ def _add_plan(commands: Commands) -> None:
     )
     add_study(plan)
     add_mirror(plan)
-    plan.option(
-        "--gpus", type=int, metavar="N", help="plan for a machine with N GPUs, not for this machine"
-    )
+    plan.number("--gpus", "plan for a machine with N GPUs, not for this machine")
     speed = plan.one_of()
-    speed.option(
+    speed.flag(
         "--measure",
-        action="store_true",
-        help="time ten training steps of each model on this machine, for the time and the price",
+        "time ten training steps of each model on this machine, for the time and the price",
     )
-    speed.option(
+    speed.real(
         "--tflops",
-        type=float,
-        metavar="N",
-        help="the useful TFLOP/s that a GPU (or a core, without GPUs) sustains, as you have"
-        " measured",
+        "N",
+        "the useful TFLOP/s that a GPU (or a core, without GPUs) sustains, as you have measured",
     )
-    plan.option(
-        "--price",
-        type=float,
-        metavar="P",
-        help="the price of an hour of one GPU (or of one core, without GPUs)",
-    )
+    plan.real("--price", "P", "the price of an hour of one GPU (or of one core, without GPUs)")
     add_trust(plan)
     add_json(plan)
 
@@ -112,10 +101,6 @@ def _add_checkpoints(commands: Commands) -> None:
     checkpoints.option(
         "--model", metavar="MODEL_ID", help="only this model, such as DR+DA-4 (default: all)"
     )
-    checkpoints.option(
-        "--seed", type=int, metavar="N", help="only the runs of this seed (default: all)"
-    )
-    checkpoints.option(
-        "--all", action="store_true", help="list every checkpoint, not only the last of each run"
-    )
+    checkpoints.number("--seed", "only the runs of this seed (default: all)")
+    checkpoints.flag("--all", "list every checkpoint, not only the last of each run")
     add_json(checkpoints)

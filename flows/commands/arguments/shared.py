@@ -29,16 +29,10 @@ def add_mirror(to: Command) -> None:
 
 
 def add_trust(to: Command) -> None:
-    to.option(
-        "--trust-code",
-        action="store_true",
-        help="let the models and tasks of this study run their Python code",
-    )
+    to.flag("--trust-code", "let the models and tasks of this study run their Python code")
 
 
 def add_json(to: Command) -> None:
-    to.option(
-        "--json",
-        action="store_true",
-        help="print one JSON document on standard output (docs/command.md lists its fields)",
+    to.flag(
+        "--json", "print one JSON document on standard output (docs/command.md lists its fields)"
     )

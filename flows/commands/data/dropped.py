@@ -99,7 +99,7 @@ def _show(
 
 
 def _not_found(asked: Mapping[str, str | None], counts: Sequence[Mapping[str, Any]]) -> str:
-    """Say by what was asked, and which values of the filters there are."""
+    """Name the filters that were given, and the values that exist."""
     given = [f"{key} {value!r}" for key, value in asked.items() if value]
     message = " and ".join(given) or "the finished stages"
     filters = [key for key in FILTERS if asked[key]]

@@ -63,7 +63,7 @@ def preview(options: argparse.Namespace) -> None:
 
 
 class Document(NamedTuple):
-    """A document, or the part of one in a row; `marked` has what carries loss in «»."""
+    """A document, or a part of one; in `marked` what counts in the loss is in «»."""
 
     tokens: int
     text: str
@@ -114,7 +114,7 @@ def _origins(curated: Path, texts: Sequence[str]) -> dict[str, str]:
 
 
 def _marked(codec: Any, tokens: np.ndarray, learned: np.ndarray) -> str:
-    """Decode tokens, with runs of tokens that carry loss in «»."""
+    """Decode tokens, with runs of tokens that count in the loss in «»."""
     borders = [0, *(np.flatnonzero(np.diff(learned)) + 1).tolist(), len(tokens)]
     text = ""
     for start, end in itertools.pairwise(borders):

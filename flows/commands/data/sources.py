@@ -115,7 +115,7 @@ def download(options: argparse.Namespace) -> None:
 
 
 def print_notices(chosen: Iterable[Source]) -> None:
-    """Print what a person should know of the sources before they are used, on standard error."""
+    """Print the notices of sources, which their users should read, on standard error."""
     for source in chosen:
         for notice in notices(source):
             reports.write_line(f"note: {notice}")

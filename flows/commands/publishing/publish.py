@@ -196,7 +196,7 @@ def _citation(title: str, version: str, owner: str) -> dict[str, Any]:
 
 
 def _copy_study(study: Study, made: Path) -> None:
-    """Write the study file without what is of this machine, with the code and tasks beside it."""
+    """Write the study file without settings of this machine, and copy its code and tasks."""
     values = study.model_dump(mode="json", exclude_unset=True, exclude=OF_THE_MACHINE)
     _dump(made / "study.yaml", values)
     beside = study.place.resolve()

@@ -21,7 +21,7 @@ IN_WORDS = {BELOW: "yes", ABOVE: "no", NOT_YET_KNOWN: "not yet known"}
 
 @dataclass(frozen=True)
 class Decision:
-    """On which side of `limit` the interval from `low` to `high` is; an open end is None."""
+    """The side of `limit` on which the interval from `low` to `high` is; an open end is None."""
 
     limit: float
     variant: str
@@ -33,7 +33,7 @@ class Decision:
 
     @property
     def status(self) -> int:
-        """The exit status that says the verdict."""
+        """The exit status of the verdict."""
         return STATUSES[self.verdict]
 
     @property
@@ -47,11 +47,11 @@ class Decision:
 
 
 def check_asked(below: float | None, variant: str | None, task: str | None) -> None:
-    """Raise InputError for a ratio that none can be, and for what --below would have to ask."""
+    """Raise InputError for an impossible limit, and for options that need --below."""
     if below is None:
         for option, value in (("--variant", variant), ("--task", task)):
             if value is not None:
-                raise InputError(f"{option} {value} says what --below is about; give --below too")
+                raise InputError(f"{option} {value} belongs to --below; give --below too")
     elif not 0 < below < math.inf:
         raise InputError(f"--below is {below:g}, but a ratio is a number above 0")
 
@@ -77,7 +77,7 @@ def decide(ratios: pd.DataFrame, below: float, variant: str | None, task: str | 
 def _of_variant(ratios: pd.DataFrame, variant: str | None) -> pd.DataFrame:
     variants = list(dict.fromkeys(ratios["variant"]))
     if variant is None and len(variants) > 1:
-        raise InputError(f"--below: of which variant? --variant NAME, one of {', '.join(variants)}")
+        raise InputError(f"--below needs --variant NAME, one of {', '.join(variants)}")
     if variant is not None and variant not in variants:
         baseline = ratios["baseline"].iloc[0]
         fault = "is the baseline" if variant == baseline else "is none of the variants"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -13,10 +14,12 @@ from typing import Any
 from dreamer_study.flows.commands.documents import print_document
 from dreamer_study.flows.commands.results.decision import Decision, check_asked, decide
 from dreamer_study.flows.commands.results.printing import (
+    WARNING_MARK,
     print_answer,
     print_crossings,
     print_part,
     print_targets,
+    read_printed,
 )
 from dreamer_study.flows.commands.tables import console
 from dreamer_study.flows.progress.reports import write_line
@@ -36,9 +39,11 @@ from dreamer_study.reports.curves.points import Curves
 from dreamer_study.reports.curves.reading import read
 from dreamer_study.reports.page.answer import read_answer
 from dreamer_study.reports.text.numbers import counted
+from dreamer_study.sql.export import plain_cells
 from dreamer_study.sql.results import ask, connect, query
 
-WARNING = "! "  # how a note begins that weakens the answer
+MOST_NOTES = 5  # that weaken the answer, on a terminal
+RATIOS = "select * exclude (study_id) from token_ratios"
 PATIENCE = 2.0  # seconds without a line
 
 
@@ -54,7 +59,7 @@ def factors(options: argparse.Namespace) -> int:
         inputs = [path, options.items] if options.items else [path]
         _check_report(options.report, inputs)
     curves = read(path, _asked(options))
-    if not options.json:
+    if not (options.json or options.csv):
         _print_notes(curves, warnings=False)
     targets = read_targets(options.target, curves)
     with tempfile.TemporaryDirectory(prefix="dreamer-factors-") as folder:
@@ -79,6 +84,9 @@ def factors(options: argparse.Namespace) -> int:
                 _write_report(database, options.report, Path(folder))
             if options.json:
                 print_document(**_document(database, curves, baseline, decision, options))
+            elif options.csv:
+                ratios = plain_cells(query(database, RATIOS))
+                ratios.to_csv(sys.stdout, index=False)
             else:
                 _print(database, curves, baseline, options)
                 if decision:
@@ -99,11 +107,16 @@ def _print(database: Path, curves: Curves, baseline: str, options: argparse.Name
     """Print what was read, the answer, and the table of ratios."""
     for taken in metrics_taken(database):
         console.print(taken)
-    print_answer(database, STUDY, baseline)
+    print_answer(read_printed(database, STUDY), baseline, every_row="--csv prints them")
     console.print()
     _print_notes(curves, warnings=True)
-    print_targets(ask(database, "outcome_targets", study=STUDY), baseline, curves.unit)
-    print_crossings(ask(database, "outcome_crossings", study=STUDY), baseline, curves.unit)
+    targets = ask(database, "outcome_targets", study=STUDY)
+    crossings = ask(database, "outcome_crossings", study=STUDY)
+    further = print_targets(targets, baseline, curves.unit)
+    further += print_crossings(crossings, baseline, curves.unit)
+    if further:
+        rows = counted(further, "further row")
+        console.print(f"{rows} of tokens to a score: --json prints them")
     console.print(f"intervals: {within_intervals(curves)}")
     if options.report:
         console.print(f"report:    {options.report}")
@@ -124,7 +137,7 @@ def _document(
         "baseline": baseline,
         "answer": [*answer.sentences, *answer.second],
         "warnings": answer.warnings,
-        "ratios": query(database, "select * exclude (study_id) from token_ratios"),
+        "ratios": query(database, RATIOS),
         "targets": ask(database, "outcome_targets", study=STUDY),
         "crossings": ask(database, "outcome_crossings", study=STUDY),
         "intervals": within_intervals(curves),
@@ -159,7 +172,7 @@ def _asked(options: argparse.Namespace) -> Asked:
 
 
 def _work(curves: Curves) -> str:
-    """Say what takes long."""
+    """Name the work that takes long."""
     points = curves.points
     return (
         f"computing the ratios of {counted(points['variant'].nunique(), 'variant')} on"
@@ -168,11 +181,19 @@ def _work(curves: Curves) -> str:
 
 
 def _print_notes(curves: Curves, *, warnings: bool) -> None:
-    for note in curves.notes:
-        if note.startswith(WARNING) and warnings:
-            print_part(note)
-        elif not note.startswith(WARNING) and not warnings:
-            console.print(note)
+    """Print the notes on what was read, or the first of those that weaken the answer."""
+    if not warnings:
+        for note in curves.notes:
+            if not note.startswith(WARNING_MARK):
+                console.print(note)
+        return
+    weakening = [note for note in curves.notes if note.startswith(WARNING_MARK)]
+    for note in weakening[:MOST_NOTES]:
+        print_part(note)
+    further = len(weakening) - MOST_NOTES
+    if further > 0:
+        notes = counted(further, "further note")
+        print_part(f"{WARNING_MARK}{notes} of this kind: --json prints them all")
 
 
 def _check_report(report: Path, inputs: Sequence[Path]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -11,30 +12,74 @@ import pandas as pd
 from rich.text import Text
 
 from dreamer_study.flows.commands.tables import (
+    LONGEST_WORD,
+    coloured,
     console,
     empty_table,
     fold_at_words,
     print_table,
     printable,
+    short_names,
 )
+from dreamer_study.flows.progress.colour import WARNING
 from dreamer_study.flows.progress.folding import WIDEST, fold, width_of
-from dreamer_study.reports.page.answer import read_answer
+from dreamer_study.reports.page.answer import Answer, read_answer
 from dreamer_study.reports.tables.cells import Cell, Table
-from dreamer_study.reports.text.numbers import three_digits
-from dreamer_study.reports.text.ratios import Row, finding_in_short, scores
+from dreamer_study.reports.text.answer import RANKED_FROM
+from dreamer_study.reports.text.names import owner
+from dreamer_study.reports.text.numbers import counted, three_digits
+from dreamer_study.reports.text.ratios import (
+    LEAST,
+    MOST,
+    Row,
+    finding_in_short,
+    leading,
+    ratio_or_bound,
+    read_for,
+    scores,
+)
 from dreamer_study.sql.results import ask
 
-LEAST = "≥"  # before a lower bound
-MOST = "≤"
 DASH = "-"
+NAMES = ("variant", "task")  # columns of names
 LEFT = ("variant", "task", "metric", "finding", "near_chance")  # columns of texts
+MOST_ROWS = 16  # of a table: more rows do not fit a terminal beside the answer
+CUT_WORD = 28  # columns to which a word of a table is cut that is longer than LONGEST_WORD
+WARNING_MARK = "! "
 MARKS = {"strong": "bold", "best": "bold", "second": "underline"}  # of the kinds of cells
 
 
-def print_answer(database: Path, study_id: str, baseline: str) -> None:
-    """Print the sentences of a study's answer, its warnings, and the table of ratios."""
+def with_short_names(rows: pd.DataFrame) -> pd.DataFrame:
+    """Cut names of variants and tasks in the middle, where a terminal has no room for them."""
+    width = width_of(sys.stdout)
+    if width is None:
+        return rows
+    named = [name for name in NAMES if name in rows]
+    short = short_names((str(cell) for name in named for cell in rows[name]), width // 3)
+    return rows.assign(**{name: rows[name].map(short) for name in named})
+
+
+@dataclass(frozen=True)
+class PrintedAnswer:
+    """What is printed of a study's answer: its sentences and warnings, and its ratios."""
+
+    said: Answer
+    ratios: pd.DataFrame
+
+
+def read_printed(database: Path, study_id: str) -> PrintedAnswer:
+    """Read what `print_answer` prints."""
     ratios = ask(database, "outcome_ratios", study=study_id)
-    answer = read_answer(database, study_id)
+    return PrintedAnswer(read_answer(database, study_id), ratios)
+
+
+def print_answer(printed: PrintedAnswer, baseline: str, *, every_row: str) -> None:
+    """Print the sentences of a study's answer, its warnings, and the table of ratios.
+
+    `every_row` says how to see the rows that are too many for a terminal.
+    """
+    answer = printed.said
+    ratios = printed.ratios
     print_part("")
     for sentence in answer.sentences:
         print_part(sentence)
@@ -49,8 +94,28 @@ def print_answer(database: Path, study_id: str, baseline: str) -> None:
             "Results changed after the ratios were computed: `dreamer intervals` computes them"
             " again."
         )
-    table = ratio_table(ratios[~ratios["outdated"]], baseline)
-    print_table(table, right=[name for name in table if name not in LEFT])
+    current = ratios[~ratios["outdated"]]
+    is_ranked = current.index.isin(_ranked(current).index)
+    shown = fitting(current[current["is_printed"] & ~is_ranked])
+    _print_rows(ratio_table(shown, baseline))
+    further = len(current) - len(shown) - is_ranked.sum()
+    if further:
+        console.print(f"{counted(further, 'further ratio')}: {every_row}")
+
+
+def _ranked(ratios: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that the answer ranks in tables: those of depths with many variants."""
+    rows = leading(ratios)
+    variants = rows.groupby("depth", dropna=False)["variant"].transform("size")
+    return rows[variants >= RANKED_FROM]
+
+
+def fitting(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep few rows, and of many rows those of averages and held-out losses, if these are few."""
+    if len(rows) <= MOST_ROWS:
+        return rows
+    chosen = read_for(rows)
+    return chosen if len(chosen) <= MOST_ROWS else rows[:0]
 
 
 def ratio_table(ratios: pd.DataFrame, baseline: str) -> pd.DataFrame:
@@ -58,7 +123,8 @@ def ratio_table(ratios: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
     Where the terminal is narrow the first columns are shown.
     """
-    return pd.DataFrame([_cells(row, baseline) for row in ratios.to_dict("records")])
+    rows = with_short_names(ratios).to_dict("records")
+    return pd.DataFrame([_cells(row, baseline) for row in rows])
 
 
 def _cells(row: Row, baseline: str) -> dict[str, object]:
@@ -79,7 +145,7 @@ def _cells(row: Row, baseline: str) -> dict[str, object]:
         "high": ends[1],
         "finding": finding_in_short(row),
         "scores": scores(row) or DASH,
-        f"to {baseline}'s best": to_the_best,
+        f"to {owner(baseline)}'s best": to_the_best,
         "seeds": row["seeds"],
         "detectable": _digits(row["detectable"]),
         "factor": _digits(row["factor"]),
@@ -88,21 +154,20 @@ def _cells(row: Row, baseline: str) -> dict[str, object]:
 
 def _ratio(row: Row) -> str:
     """Format a ratio, or the bound that stands for one."""
-    if pd.notna(row["ratio"]):
-        return three_digits(row["ratio"])
-    if pd.notna(row["low"]):
-        return f"{LEAST}{three_digits(row['low'])}"
-    if pd.notna(row["high"]):
-        return f"{MOST}{three_digits(row['high'])}"
-    return DASH
+    sign, value = ratio_or_bound(row)
+    return f"{sign}{_digits(value)}"
 
 
 def _digits(value: float) -> str:
     return DASH if pd.isna(value) else three_digits(value)
 
 
-def print_targets(targets: pd.DataFrame, baseline: str, unit: str) -> None:
-    """Print the tokens, or steps, of each model to the scores that were fixed in advance."""
+def print_targets(targets: pd.DataFrame, baseline: str, unit: str) -> int:
+    """Print the tokens, or steps, of each model to the scores that were fixed in advance.
+
+    Returns how many rows are too many for a terminal.
+    """
+    shown = fitting(targets)
     rows = [
         {
             "depth": row["depth"],
@@ -110,49 +175,61 @@ def print_targets(targets: pd.DataFrame, baseline: str, unit: str) -> None:
             "task": row["task"],
             "metric": row["metric"],
             "score": _digits(row["score"]),
-            f"{baseline}'s {unit}": row["baseline_tokens"],
+            f"{owner(baseline)}'s {unit}": row["baseline_tokens"],
             f"its {unit}": row["variant_tokens"],
             "ratio": _ratio(row),
         }
-        for row in targets.to_dict("records")
+        for row in with_short_names(shown).to_dict("records")
     ]
-    _print_rows(f"{unit.capitalize()} to the scores fixed in advance.", rows)
+    _print_titled(f"{unit.capitalize()} to the scores fixed in advance.", rows)
+    return len(targets) - len(shown)
 
 
-def print_crossings(crossings: pd.DataFrame, baseline: str, unit: str) -> None:
-    """Print the tokens, or steps, of each model to the baseline's best."""
+def print_crossings(crossings: pd.DataFrame, baseline: str, unit: str) -> int:
+    """Print the tokens, or steps, of each model to the baseline's best.
+
+    Returns how many rows are too many for a terminal.
+    """
     signs = {"at least": LEAST, "at most": MOST}
+    shown = fitting(crossings)
     rows = [
         {
             "depth": row["depth"],
             "variant": row["variant"],
             "task": row["task"],
             "metric": row["metric"],
-            f"{baseline}'s best": _digits(row["best"]),
-            f"{baseline}'s {unit}": row["baseline_tokens"],
+            f"{owner(baseline)}'s best": _digits(row["best"]),
+            f"{owner(baseline)}'s {unit}": row["baseline_tokens"],
             f"its {unit}": row["variant_tokens"],
             "ratio": signs.get(row["bound"], "") + _digits(row["ratio"]),
             "near_chance": row["near_chance"],
         }
-        for row in crossings.to_dict("records")
+        for row in with_short_names(shown).to_dict("records")
     ]
     title = (
-        f"{unit.capitalize()} to {baseline}'s best at a checkpoint, the paper's rule (its factor is"
-        " 1 over the ratio)."
+        f"{unit.capitalize()} to {owner(baseline)}'s best at a checkpoint, the paper's rule (its"
+        " factor is 1 over the ratio)."
     )
-    if "at least" in set(crossings["bound"]):
+    if "at least" in set(shown["bound"]):
         title += " ≥: a lower bound, as the model never reached it."
-    if "at most" in set(crossings["bound"]):
+    if "at most" in set(shown["bound"]):
         title += " ≤: an upper bound, as its first checkpoint has it."
-    _print_rows(title, rows)
+    _print_titled(title, rows)
+    return len(crossings) - len(shown)
 
 
-def _print_rows(title: str, rows: list[dict[str, object]]) -> None:
+def _print_titled(title: str, rows: list[dict[str, object]]) -> None:
     if rows:
         _print_text(title)
-        table = pd.DataFrame(rows)
-        print_table(table, right=[name for name in table if name not in LEFT])
+        _print_rows(pd.DataFrame(rows))
         console.print()
+
+
+def _print_rows(table: pd.DataFrame) -> None:
+    """Print rows, texts to the left and numbers to the right, without empty columns."""
+    if len(table):
+        table = table.loc[:, ~(table.isna() | table.eq(DASH)).all()]
+        print_table(table, right=[name for name in table if name not in LEFT])
 
 
 def print_part(part: str | Table) -> None:
@@ -169,19 +246,36 @@ def _print_text(text: str) -> None:
     Further lines of a list's point are indented.
     """
     for line in printable(text).split("\n"):
-        is_point = line.startswith(("- ", "! "))
-        console.print(fold(line, _width(), "  " if is_point else ""))
+        is_warning = line.startswith(WARNING_MARK)
+        is_point = is_warning or line.startswith("- ")
+        shown = Text(fold(line, _width(), "  " if is_point else ""))
+        if is_warning:
+            shown.stylize(WARNING, 0, len(WARNING_MARK))
+        console.print(shown)
     console.print()
 
 
 def _print_captioned(table: Table) -> None:
-    """Print a table with its caption above and its notes below."""
+    """Print a table with its caption above and its notes below; very long words are cut."""
     _print_text(table.caption)
-    shown = empty_table((head.text, head.kind != "left") for head in _heads(table))
-    rows = [[_words(cell) for cell in row.cells] for row in table.rows]
-    for cells in rows:
-        shown.add_row(*cells)
-    texts = [[head.text for head in _heads(table)], *([cell.plain for cell in row] for row in rows)]
+    heads = _heads(table)
+    cells = [[_in_words(cell) for cell in row.cells] for row in table.rows]
+    texts = [[head.text for head in heads], *cells]
+    words = [word for row in texts for text in row for word in text.split()]
+    cut = short_names([word for word in words if len(word) > LONGEST_WORD], CUT_WORD)
+
+    def shortened(text: str) -> str:
+        return re.sub(r"\S+", lambda word: cut.get(word[0], word[0]), text)
+
+    texts = [[shortened(text) for text in row] for row in texts]
+    columns = zip(texts[0], heads, strict=True)
+    shown = empty_table((text, head.kind != "left") for text, head in columns)
+    for row, row_texts in zip(table.rows, texts[1:], strict=True):
+        marked = [
+            coloured(text, MARKS.get(cell.kind, ""))
+            for cell, text in zip(row.cells, row_texts, strict=True)
+        ]
+        shown.add_row(*marked)
     fold_at_words(shown, list(zip(*texts, strict=True)), _width())
     console.print(shown, width=_width())
     console.print()
@@ -211,9 +305,7 @@ def _heads(table: Table) -> list[Cell]:
     return heads
 
 
-def _words(cell: Cell) -> Text:
-    """Join text and note of a cell, with the mark that the page gives to cells of its kind."""
-    text = cell.text
-    if cell.note:
-        text += f" ({cell.note})"
-    return Text(printable(text), style=MARKS.get(cell.kind, ""))
+def _in_words(cell: Cell) -> str:
+    """Join text and note of a cell."""
+    text = f"{cell.text} ({cell.note})" if cell.note else cell.text
+    return printable(text)

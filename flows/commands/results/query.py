@@ -48,7 +48,7 @@ def intervals(options: argparse.Namespace) -> None:
 
 
 def has_place(name: str) -> bool:
-    """Tell whether RESULTS is a results file or a folder, which say by themselves where they are.
+    """Tell whether RESULTS is the path of a results file or of a folder.
 
     The name of a preset is not taken for a folder.
     """

@@ -1,1 +1,1 @@
-"""Run a study and look on: `dreamer run`, `status`, `checkpoints`."""
+"""Run and watch a study: `dreamer run`, `status`, `checkpoints`."""

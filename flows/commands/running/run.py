@@ -1,19 +1,21 @@
-"""`dreamer run`: run a study in this process, shown in Prefect unless that is not wanted."""
+"""`dreamer run`: run a study in this process, shown in Prefect unless --plain is given."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
-from rich.live import Live
+import pandas as pd
 
-from dreamer_study.flows.commands.results.printing import print_answer
-from dreamer_study.flows.commands.running.status import A_SECOND, Watch
-from dreamer_study.flows.commands.states import DATA_STAGES
+from dreamer_study.flows.commands.results.printing import (
+    PrintedAnswer,
+    print_answer,
+    read_printed,
+)
+from dreamer_study.flows.commands.running.display import shown
 from dreamer_study.flows.commands.tables import console, print_table
 from dreamer_study.flows.progress import reports
 from dreamer_study.flows.progress.study_lock import only_run
@@ -30,8 +32,6 @@ from dreamer_study.flows.study.loading import lasting_name, load_study
 from dreamer_study.pipeline.storage.files import naming
 from dreamer_study.sql.statistics.expectations import check_expectations
 
-# their reports begin so
-STAGES = (*DATA_STAGES, "tune ", "screen ", "train ", "evaluate ", "write ")
 PARAMETERS = ("study", "mirror", "root", "accept_code_change", "trust_code", "until")  # of the flow
 
 
@@ -44,27 +44,26 @@ def run(options: argparse.Namespace) -> int:
     study = load_study(options.study, mirror=options.mirror, root=options.root)
     options.trust_code |= study.trusted
     wanted = Options(options.until, options.accept_code_change, options.trust_code)
-    lost = False
     with reports.listening(reports.Lines()):  # a results file may be held by another program
         complete = nothing_to_do(study)
+        results = None
+        if complete and options.until == "report":
+            results = _read_results(study)
+    lost = False
     if not complete:
-        lost = _run_on_screen(study, wanted, options)
-    status = 0
-    if options.until == "report":
-        status = _print_results(study)
+        with shown(study):
+            lost = _run(study, wanted, options)
+            if options.until == "report":
+                results = _read_results(study)
+    status = _print_results(study, results) if results else 0
     if lost:
         reports.end_now(status)
     return status
 
 
-def _run_on_screen(study: Study, wanted: Options, options: argparse.Namespace) -> bool:
-    """Run a study while its page is shown on a terminal; returns whether Prefect was lost."""
-    screen = Console(stderr=True, force_terminal=sys.stderr.isatty())
-    # The page is shown on a terminal only; there it shows stages, which else are lines.
-    page = Live(Watch(study), console=screen, refresh_per_second=A_SECOND, transient=True)
-    lines = reports.Lines(without=STAGES if page.console.is_terminal else ())
-    shown = nullcontext() if reports.is_quiet() else page
-    with shown, reports.listening(lines), only_run(study), _server(study, options) as server:
+def _run(study: Study, wanted: Options, options: argparse.Namespace) -> bool:
+    """Run a study; returns whether Prefect was lost."""
+    with only_run(study), _server(study, options) as server:
         check_and_warn(study, trust_code=options.trust_code)
         with staying(study.folder), naming(study.folder):
             if options.plain:
@@ -76,22 +75,37 @@ def _run_on_screen(study: Study, wanted: Options, options: argparse.Namespace) -
             return run_shown(study, wanted, parameters, server)
 
 
-def _print_results(study: Study) -> int:
-    """Print the answer, the effects that the study expects, and the paths.
+@dataclass(frozen=True)
+class _Results:
+    """What is printed at the end of a run: the answer, and the effects that the study expects."""
 
-    Returns the exit status.
-    """
-    status = 0
-    with reports.listening(reports.Lines()):
-        baseline = study.models.compared_with
-        patiently(lambda: print_answer(study.database, study.study_id, baseline))
+    answer: PrintedAnswer
+    effects: pd.DataFrame | None
+
+
+def _read_results(study: Study) -> _Results:
+    """Read what is printed at the end; waits where another program holds the results file."""
+    answer = patiently(lambda: read_printed(study.database, study.study_id))
+    effects = None
     if study.expect:
         effects = patiently(
             lambda: check_expectations(study.database, study.study_id, study.expect)
         )
-        status = 0 if effects["held"].all() else 1
+    return _Results(answer, effects)
+
+
+def _print_results(study: Study, results: _Results) -> int:
+    """Print the answer, the effects that the study expects, and the paths.
+
+    Returns the exit status.
+    """
+    every_row = f"`dreamer sql {study.arguments} 'FROM token_ratios'` prints them"
+    print_answer(results.answer, study.models.compared_with, every_row=every_row)
+    status = 0
+    if results.effects is not None:
+        status = 0 if results.effects["held"].all() else 1
         console.print("\nwhat the study expects\n")
-        print_table(effects)
+        print_table(results.effects)
     console.print(f"\nreport   {study.report.resolve()}\nresults  {study.database.resolve()}")
     return status
 
@@ -106,7 +120,7 @@ def _server(study: Study, options: argparse.Namespace) -> AbstractContextManager
 
 
 def run_shown(study: Study, options: Options, parameters: Mapping[str, Any], server: Any) -> bool:
-    """Run a study as a flow of Prefect with these parameters, without where no server answers.
+    """Run a study as a flow of Prefect with these parameters, or plainly if no server answers.
 
     Returns whether the server was lost, or none was there.
     """

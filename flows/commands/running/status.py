@@ -11,6 +11,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -22,6 +23,7 @@ from dreamer_study.flows.commands.documents import print_document
 from dreamer_study.flows.commands.states import DATA_STAGES, RUNNING, State, overall, read_states
 from dreamer_study.flows.commands.tables import console, empty_table, printable
 from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.progress.colour import DIM, FAILED, WARNING
 from dreamer_study.flows.progress.reports import MOST_UNDONE
 from dreamer_study.flows.progress.study_lock import runs_elsewhere
 from dreamer_study.flows.study.configuration import Study
@@ -29,12 +31,21 @@ from dreamer_study.flows.study.loading import load_study
 from dreamer_study.reports.text.numbers import duration
 
 A_SECOND = 1 / 3  # looks: one at a hundred models and seeds takes a hundredth of its time
+NEXT = "next"  # the state of what waits first, while nothing is at work
 AROUND = 11  # lines of a page besides its rows, at most
 BAR = 40  # columns
 # the most urgent first
-STYLES = {"running": "bold", "failed": "bold red", "stopped": "yellow", "waiting": "dim"}
+STYLES = {
+    "running": "bold",
+    "failed": FAILED,
+    "stopped": WARNING,
+    NEXT: "bold",
+    "waiting": DIM,
+}
+NOUNS = {"tune": "trainings of the search", "train": "trainings", "evaluate": "evaluations"}
 COLUMNS = ("stage", "model", "seed", "state", "done", "left", "")
 NUMBERS = ("seed", "done", "left")
+ENDED = {"complete", "screened"}  # states
 
 
 def status(options: argparse.Namespace) -> int:
@@ -67,12 +78,13 @@ class Watch:
 
     def __init__(self, study: Study) -> None:
         self._study = study
+        self.name = study.study_id
         self.state = RUNNING
         self.states: list[State] = []
         self._title = study.study_id
         self._runner = ""
         self._first = (0.0, math.inf)  # time of the first look, and the work done by then
-        self._speed = 0.0  # work done in a second since then
+        self.speed = 0.0  # work done in a second since then
 
     def look(self) -> None:
         """Read the states of the study."""
@@ -88,7 +100,12 @@ class Watch:
         if done <= self._first[1]:  # also where a search has ended, whose trainings count no more
             self._first = (now, done)
         first_time, first_done = self._first
-        self._speed = (done - first_done) / max(now - first_time, 1e-9)
+        self.speed = (done - first_done) / max(now - first_time, 1e-9)
+
+    def look_again(self) -> None:
+        """Read the states, or keep the last ones where files change while they are read."""
+        with suppress(OSError, ValueError, KeyError):
+            self.look()
 
     def document(self) -> dict[str, Any]:
         """Return the last look as the fields of the command's JSON document."""
@@ -98,7 +115,7 @@ class Watch:
             "run_by": self._runner or None,
             "folder": self._study.folder.resolve(),
             "done": fraction_done(self.states),
-            "seconds_left": seconds_left(self.states, self._speed),
+            "seconds_left": seconds_left(self.states, self.speed),
             "states": [
                 {
                     "stage": state.stage,
@@ -114,17 +131,19 @@ class Watch:
         }
 
     def __rich_console__(self, screen: Console, _: ConsoleOptions) -> Iterator[RenderableType]:
-        with suppress(OSError, ValueError, KeyError):  # files change while they are read
-            self.look()
-        rows = max(1, screen.height - AROUND)
-        yield line(self._title, "bold")
-        yield line(bar(self.states, self._speed))
+        self.look_again()
+        yield line(self._title, STYLES.get(self.state, "bold"))
+        yield line(bar(self.states, self.speed))
         if screen.is_terminal:
-            yield table(urgent(self.states)[:rows], fits=True)
+            most = max(1, screen.height - AROUND)
+            rows = urgent(self.states, runs=self.state == RUNNING)[:most]
         else:
-            yield table(self.states)
-        for text in (*counts(self.states), str(self._study.folder.resolve())):
-            yield line(text, "dim")
+            rows = self.states
+        if rows:
+            yield table(rows, fits=screen.is_terminal)
+        for name, text in counts(self.states).items():
+            yield line(text, FAILED if name == "failed" else DIM)
+        yield line(str(self._study.folder.resolve()), DIM)
 
 
 def line(text: str, style: str = "") -> Text:
@@ -140,37 +159,67 @@ def work(states: Sequence[State]) -> tuple[float, float]:
     return sum(state.progress for state in of_models), left
 
 
-def urgent(states: Sequence[State]) -> list[State]:
-    """List the states that run, have failed or were stopped, else the first that waits."""
+def urgent(states: Sequence[State], *, runs: bool) -> list[State]:
+    """List the states that run, have failed or were stopped, and else the first that waits.
+
+    While a process runs the study, that one is next.
+    """
     order = list(STYLES)
     not_done = [state for state in states if state.state in order]
     not_done.sort(key=lambda state: order.index(state.state))
-    return [state for state in not_done if state.state != "waiting"] or not_done[:1]
+    at_work = [state for state in not_done if state.state == "running"]
+    waiting = [state for state in not_done if state.state == "waiting"]
+    others = [state for state in not_done if state not in at_work and state not in waiting]
+    if not at_work and waiting and runs:
+        return [replace(waiting[0], state=NEXT), *others]
+    return [*at_work, *others] or waiting[:1]
 
 
-def counts(states: Sequence[State]) -> list[str]:
-    """Count trainings, evaluations and stages of the data, a line for each state."""
+def counts(states: Sequence[State]) -> dict[str, str]:
+    """Count trainings, evaluations and stages of the data, in a line for each state."""
     by_state: dict[str, Counter[str]] = defaultdict(Counter)
     for state in states:
         kind = "data" if state.stage in DATA_STAGES else state.stage
         by_state[state.state][kind] += 1
-    lines = []
+    lines = {}
     for name, kinds in by_state.items():
         counted = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
-        lines.append(f"{name:<9} {counted}")
+        lines[name] = f"{name:<9} {counted}"
     return lines
+
+
+def totals(states: Sequence[State]) -> str:
+    """Say in one line how far a study is: `3 of 14 trainings, 1 of 8 evaluations`."""
+    data = [state for state in states if state.stage in DATA_STAGES]
+    unfinished = [state for state in data if state.state not in ENDED]
+    parts = []
+    if unfinished:
+        done = len(data) - len(unfinished)
+        now = [state.stage for state in unfinished if state.state == RUNNING]
+        at_work = f" (now {now[0]})" if now else ""
+        parts.append(f"{done} of {len(data)} stages of the data{at_work}")
+    for stage, noun in NOUNS.items():
+        of_stage = [state for state in states if state.stage == stage]
+        ended = [state for state in of_stage if state.state in ENDED]
+        if of_stage:
+            parts.append(f"{len(ended)} of {len(of_stage)} {noun}")
+    failed = [state for state in states if state.state == "failed"]
+    if failed:
+        parts.append(f"{len(failed)} failed")
+    parts += [state.detail for state in states if state.stage == "report" and state.detail]
+    return ", ".join(parts)
 
 
 def fraction_done(states: Sequence[State]) -> float:
     """Return the share of the work of a study that is done; below 1 while anything is left."""
-    if {state.state for state in states} <= {"complete", "screened"}:
+    if {state.state for state in states} <= ENDED:
         return 1.0
     done, left = work(states)
     return min(done / (done + left or 1), MOST_UNDONE)
 
 
 def seconds_left(states: Sequence[State], speed: float) -> float | None:
-    """Estimate the seconds that are left from the work done in a second; None where unknown."""
+    """Estimate the seconds that are left from the work per second; None where unknown."""
     _, left = work(states)
     if fraction_done(states) >= 1 or not (speed and left):
         return None
@@ -178,18 +227,22 @@ def seconds_left(states: Sequence[State], speed: float) -> float | None:
 
 
 def bar(states: Sequence[State], speed: float) -> str:
-    """Draw how far a whole study is, with the time left or at least that of the longest row."""
+    """Draw how far a whole study is, with the time left."""
     fraction = fraction_done(states)
-    of_rows = [state.left for state in states if state.left is not None]
+    return f"{'━' * int(fraction * BAR):·<{BAR}}  {fraction:.0%}  {time_left(states, speed)}"
+
+
+def time_left(states: Sequence[State], speed: float) -> str:
+    """Say how long a study still takes, or at least how long its longest row takes."""
+    if fraction_done(states) >= 1:
+        return ""
+    if {state.stage for state in states if state.state not in ENDED} == {"report"}:
+        return "only the report is left"
     seconds = seconds_left(states, speed)
-    time_left = "time left not known yet"
-    if fraction >= 1:
-        time_left = ""
-    elif seconds is not None:
-        time_left = f"{duration(seconds)} left"
-    elif of_rows:
-        time_left = f"at least {duration(max(of_rows))} left"
-    return f"{'━' * int(fraction * BAR):·<{BAR}}  {fraction:.0%}  {time_left}"
+    if seconds is not None:
+        return f"{duration(seconds)} left"
+    of_rows = [state.left for state in states if state.left is not None]
+    return f"at least {duration(max(of_rows))} left" if of_rows else "time left not known yet"
 
 
 def table(states: Sequence[State], *, fits: bool = False) -> Table:

@@ -28,7 +28,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Listed:
-    """A study's folder: whose it is, how far the study is, and the ratios that are its answer."""
+    """A study's folder: its study, the state of the study, and the ratios that are its answer."""
 
     folder: Path
     study: str | None

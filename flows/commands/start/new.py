@@ -278,7 +278,7 @@ def _on_one_line(text: str) -> str:
 
 
 def _losses(guessed: Mapping[str, str], texts: list[list[str]], block: Block) -> list[str]:
-    """Say what of the first rows is left out, and why."""
+    """Say which of the first rows are left out, and why."""
     needed = [place for place, kind in enumerate(guessed) if kind != "answer"]
     empty = [
         number
@@ -354,7 +354,7 @@ def _variants(module: Path, folder: Path) -> list[dict[str, Any]]:
 
 
 def _sizes_asked_for(kind: ast.ClassDef) -> list[str] | None:
-    """List the arguments of a class that a study must give, besides GIVEN.
+    """List the arguments, besides GIVEN, that a study must give to a class.
 
     None for a class that does not take GIVEN, which can be no model.
     """
@@ -383,7 +383,7 @@ def _variant(module: str, name: str, sizes: list[str]) -> dict[str, Any]:
 
 
 def _path_from(file: Path, folder: Path) -> str:
-    """Write a path as a study in a folder names it."""
+    """Write a path relative to a study's folder."""
     file = file.resolve()
     folder = folder.resolve()
     if file.is_relative_to(folder):

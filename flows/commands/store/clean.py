@@ -104,7 +104,7 @@ def _confirmed(question: str) -> bool:
 
 
 def _in(study: Study, folder: Path) -> Study:
-    """Return a study that stands for the one in a folder, to hold its lock."""
+    """Return a stand-in for the study in a folder, by which its lock is held."""
     other = study.model_copy(update={"root": folder, "name": folder.name})
     other._arguments = f"STUDY --root {shlex.quote(str(folder))}"
     return other

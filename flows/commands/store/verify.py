@@ -74,7 +74,7 @@ def verify(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class _Found:
-    """What was looked at, and what of it is damaged: (file, what is wrong) for each."""
+    """The number of outputs that were checked, and the damage of each damaged file."""
 
     outputs: int
     damage: list[Damage]
@@ -147,7 +147,7 @@ def _damage_of_run(run: Path) -> dict[str, str]:
 
 
 def damaged_results(database: Path) -> str:
-    """Say what is wrong with a results file; "" where nothing is, or no file is there.
+    """Name the damage of a results file; "" where the file is whole or absent.
 
     Raises InputError where this user may not read the file.
     """

@@ -51,7 +51,7 @@ def test_texts_are_folded_at_words(
 
 
 def on_a_terminal(*command: str, columns: int) -> tuple[int, list[str]]:
-    """Run a program on a terminal of so many columns; its status and lines."""
+    """Run a program on a terminal of this width; return its status and lines."""
     ours, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {**os.environ, "NO_COLOR": "1", "TERM": "xterm"}

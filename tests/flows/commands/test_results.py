@@ -142,8 +142,7 @@ def test_numbers_have_no_exponents_and_texts_steer_no_terminal(value: object, te
 
 
 def printed(monkeypatch: pytest.MonkeyPatch, table: pd.DataFrame, width: int) -> list[str]:
-    """The lines in which a table is printed on a terminal of so many columns; in a pipe for a width
-    of 0."""
+    """Return the lines of a table on a terminal of this width, or in a pipe for a width of 0."""
     shown = Console(
         width=width or 1_000_000, force_terminal=bool(width), color_system=None, highlight=False
     )

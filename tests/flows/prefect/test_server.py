@@ -78,7 +78,7 @@ def test_a_second_make_up_is_one_line() -> None:
         second = subprocess.run(command, cwd=PROJECT, env=variables, capture_output=True, text=True)
     assert (
         second.stderr
-        == f"make up: it is running already and serves the deployments at {address}; stop it first\n"
+        == f"make up: another `make up` serves the deployments at {address}; stop it first\n"
     )
     assert second.returncode == 2
 

@@ -453,7 +453,7 @@ def test_a_race_at_another_point_is_said_in_one_line(
     )
     run(plan, jobs)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "race" in line]
-    assert line == "LA-2: the race of its seeds is held again, at 12,000 tokens"
+    assert line == "LA-2: the race of its seeds runs again, at 12,000 tokens"
     assert plan.evaluated
 
 

@@ -32,7 +32,7 @@ TEXTS = ["10", "8", "7", "9"]
 
 
 def said(folder: Path, definition: dict[str, Any], items: list[dict[str, Any]]) -> str:
-    """What is said of items; "" where all are right."""
+    """Return the refusal of these items, or "" where all have a right answer."""
     place = write_data(
         folder / "data",
         "default",

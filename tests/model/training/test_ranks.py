@@ -30,7 +30,7 @@ LAYERED = {"recurrent": False, "depth_attention": False}
 
 
 def rank_environments(count):
-    """What torchrun tells each of so many ranks."""
+    """Return the environment that torchrun gives to each rank."""
     with socket.create_server(("", 0)) as server:
         port = server.getsockname()[1]
     common = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}

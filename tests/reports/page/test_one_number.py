@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from dreamer_study.flows.commands.cli import main
-from dreamer_study.flows.commands.results.printing import print_answer
+from dreamer_study.flows.commands.results.printing import print_answer, read_printed
 from dreamer_study.reports.data import read_study
 from dreamer_study.reports.page.report import write_report
 from dreamer_study.reports.page.summary import summary
@@ -115,7 +115,7 @@ def test_in_the_terminal(
     numbers: dict[str, str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    print_answer(database, STUDY, "LA")
+    print_answer(read_printed(database, STUDY), "LA", every_row="--csv")
     told = capsys.readouterr().out
     paragraphs = [" ".join(part.split()) for part in told.split("\n\n")]
     sentences_hold([part for part in paragraphs if part.split(" ")[0] in numbers], numbers)

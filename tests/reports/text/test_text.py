@@ -26,6 +26,7 @@ from dreamer_study.reports.text.numbers import (
     interval,
     percent,
     ratio,
+    some,
     span,
     times,
     tokens,
@@ -424,6 +425,40 @@ def test_what_other_measures_say_is_second() -> None:
     assert second(data_of(rows), leading(rows)) == [
         "Average loss: DR 1.50x. Loss on held-out documents: DR 1.05x (not significant)."
     ]
+
+
+MANY_VARIANTS = [{"variant": f"variant-{number:02d}", "ratio": 1.2} for number in range(11)]
+
+
+def test_what_another_measure_says_of_many_variants_is_where_they_lie() -> None:
+    losses = [row | LOSS | {"ratio": 0.5 + n / 10} for n, row in enumerate(MANY_VARIANTS)]
+    rows = table_of(*MANY_VARIANTS, *losses)
+    (text,) = second(data_of(rows), leading(rows))
+    assert re.findall(r"variant-\d\d", text) == ["variant-00", "variant-10"]
+    assert re.findall(r"[\d.]+x", text) == ["0.50x", "1.50x"]
+    assert "11 of 11 significant" in text
+
+
+def test_a_warning_of_many_names_the_first_and_counts_the_others() -> None:
+    (text,) = warned(*[row | {"before_decay": True} for row in MANY_VARIANTS])
+    named = re.findall(r"variant-\d\d", text)
+    assert named == [row["variant"] for row in MANY_VARIANTS[: len(named)]]
+    assert f"and {len(MANY_VARIANTS) - len(named)} more" in text
+    near = [{"near_chance": True, "task": f"task-{number}"} for number in range(40)]
+    texts = [text for text in warned({}, *near) if text.startswith("Near chance")]
+    assert len(texts) < 6
+    named = [task for text in texts for task in re.findall(r"task-\d+", text)]
+    assert f"{40 - len(named)} further tasks" in texts[-1]
+
+
+@pytest.mark.parametrize("count", range(1, 15))
+def test_a_list_of_some_counts_everything(count: int) -> None:
+    names = [f"name-{number}" for number in range(count)]
+    text = some(names)
+    named = text.count("name-")
+    further = re.search(r"and (\d+) more$", text)
+    assert named + (int(further[1]) if further else 0) == count
+    assert named == count or int(further[1]) > 1
 
 
 @pytest.mark.parametrize(

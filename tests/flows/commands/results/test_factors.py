@@ -94,9 +94,9 @@ def test_a_loss_beside_an_accuracy_is_printed_in_its_own_unit(
     losses = scores.assign(task="text", loss=4 - scores["score"], score=None)
     pd.concat([scores, losses]).to_csv(table, index=False)
     printed = printed_of([str(table)], capsys)
-    (row,) = [line for line in printed.splitlines() if line.startswith("- B text loss 0.")]
+    (row,) = [line for line in printed.splitlines() if line.startswith("B text loss 0.")]
     assert "3.46 to 3.40" in row
-    assert "- B text loss 3.40 16 16 1.00 -" in printed
+    assert "B text loss 3.40 16 16 1.00" in printed
     assert "Loss on text: B 0." in printed
 
 
@@ -108,10 +108,10 @@ def test_a_bound_in_the_table_has_its_sign(
     rows.loc[(rows["variant"] == "A") & (rows["tokens"] == 16), "score"] += 0.3
     rows.to_csv(table, index=False)
     printed = printed_of([str(table)], capsys)
-    row, _ = [line for line in printed.splitlines() if line.startswith("- B average accuracy")]
+    row, _ = [line for line in printed.splitlines() if line.startswith("B average accuracy")]
     assert row.count("≥") == 1
     assert "≥: a lower bound, as the model never reached it." in " ".join(printed.split())
-    assert "- B t accuracy 0.901 16 - ≥1.00 -" in printed
+    assert "B t accuracy 0.901 16 ≥1.00" in printed
 
 
 def test_tokens_to_a_score_fixed_in_advance_are_printed_and_give_the_ratio(
@@ -120,7 +120,7 @@ def test_tokens_to_a_score_fixed_in_advance_are_printed_and_give_the_ratio(
     table = curves_in(tmp_path / "t.csv", value="loss", seeds={"A": 2, "B": 2})
     printed = printed_of([str(table), "--target", "3.5"], capsys)
     table_of_targets = printed.partition("Tokens to the scores fixed in advance.")[2]
-    (row,) = [line for line in table_of_targets.splitlines() if line.startswith("- B t loss 3.50")]
+    (row,) = [line for line in table_of_targets.splitlines() if line.startswith("B t loss 3.50")]
     theirs, own, ratio = map(float, row.split()[-3:])
     assert own / theirs == pytest.approx(ratio, abs=0.01)
 

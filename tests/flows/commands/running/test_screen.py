@@ -30,7 +30,7 @@ RUN = """
 import json, sys, time
 from rich.console import Console
 from rich.live import Live
-from dreamer_study.flows.commands.running.run import STAGES
+from dreamer_study.flows.commands.running.display import STAGES
 from dreamer_study.flows.commands.running.status import Watch
 from dreamer_study.flows.running.job_progress import Followed
 from dreamer_study.flows.jobs import Event, Job
@@ -132,22 +132,29 @@ MANY = [
 
 
 def test_what_runs_comes_first_then_failures_and_what_waits_where_nothing_runs() -> None:
-    assert urgent(MANY) == [*MANY[32:62], MANY[31]]
-    assert urgent([one for one in MANY if one.state in ("complete", "waiting")]) == [
-        State("train", "DA-2", 1)
-    ]
-    assert counts(MANY) == [
-        "complete  data 1, train 30",
-        "failed    train 1",
-        "running   train 30",
-        "waiting   train 8, report 1",
-    ]
+    assert urgent(MANY, runs=True) == [*MANY[32:62], MANY[31]]
+    assert counts(MANY) == {
+        "complete": "complete  data 1, train 30",
+        "failed": "failed    train 1",
+        "running": "running   train 30",
+        "waiting": "waiting   train 8, report 1",
+    }
+
+
+def test_between_two_jobs_the_first_that_waits_is_next() -> None:
+    begun = State("train", "LA-2", 0, progress=0.55)
+    states = [State("clean", state="complete"), begun, State("train", "LA-2", 1), State("report")]
+    (shown,) = urgent(states, runs=True)
+    assert (shown.model, shown.state, shown.progress) == ("LA-2", "next", 0.55)
+    assert urgent(states, runs=False) == [begun], "of a study that nobody runs nothing is next"
+    failed = State("train", "DA-2", 0, "failed")
+    assert [one.state for one in urgent([*states, failed], runs=True)] == ["next", "failed"]
 
 
 def test_a_row_is_one_line_and_only_its_words_are_cut() -> None:
     console = Console(width=WIDTH, color_system=None)
     with console.capture() as captured:
-        console.print(table(urgent(MANY), fits=True))
+        console.print(table(urgent(MANY, runs=True), fits=True))
     lines = captured.get().replace("\u202f", " ").splitlines()  # a thin space before a unit
     assert len(lines) == 1 + 31
     assert max(map(len, lines)) <= WIDTH
@@ -162,7 +169,7 @@ def test_the_time_left_is_that_of_all_trainings_else_at_least_that_of_the_longes
         (MANY, 0.0, "66%  at least 60 s left"),
         (MANY[-9:], 0.0, "0%  time left not known yet"),
         (MANY[:31], 0.5, "100%  "),
-        ([*MANY[:31], State("report", state="running")], 0.5, "99%  time left not known yet"),
+        ([*MANY[:31], State("report", state="running")], 0.5, "99%  only the report is left"),
     ):
         assert bar(states, speed).replace("\u202f", " ").endswith(words)
 
