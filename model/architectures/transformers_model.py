@@ -22,6 +22,8 @@ except ImportError as error:
 
 DROPOUTS = ("dropout", "pdrop", "dropout_prob", "dropout_rate")
 OF_OTHER_HEADS = ("classifier", "summary")  # than that of a language model
+# Tokens with a meaning, which a study names for every model, whether its type knows them or not.
+MARKS = ("bos_token_id", "eos_token_id", "pad_token_id")
 # Ends of names of weights that are rates of decay, one for each channel and state.
 RATES_OF_DECAY = ("A_log",)
 # Model types whose gates and inputs alternate in one matrix.
@@ -48,6 +50,10 @@ class TransformersModel(nn.Module):
         aliases = CONFIG_MAPPING[kind].attribute_map
         longest = aliases.get("max_position_embeddings", "max_position_embeddings")
         fields = {*CONFIG_MAPPING[kind]().to_dict(), *aliases}
+        # Some types have no such mark; a study sets all of them, whatever the type.
+        values = {
+            name: value for name, value in values.items() if name in fields or name not in MARKS
+        }
         for name in values.keys() - fields:
             raise InputError(f"{kind} has no field {name}{nearest(name, fields)}")
         length = {longest: sequence_length} if longest in fields else {}
