@@ -4,7 +4,8 @@ FLOPs of a model that is no Dreamer come from forward passes over a row of S tok
 one, by torch's counter of products. What a token costs is taken as a + b S: the counter sees the
 full square of attention, of which a causal model needs (S + 1) / 2 columns on average, so
 a + b (S + 1) / 2 is charged. What works in chunks or windows has b = 0, and is charged what it
-does. The passes work on shapes alone (meta tensors, then fake ones), and on numbers where a model
+does. The passes of a small model work on numbers: without them each operation takes longer. Those
+of a large one work on shapes alone (meta tensors, then fake ones), and on numbers where the model
 needs them.
 """
 
@@ -14,6 +15,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ from dreamer_study.model.module_config import Architecture, DreamerConfig, Modul
 from dreamer_study.pipeline.errors import InputError
 
 MISFIT = 0.01  # of the cost of a token: what rounding of sizes may change
+SMALL = 10**9  # parameters times the tokens of a row: a second of passes at most
 MOVING = {
     "cat",
     "stack",
@@ -63,14 +66,35 @@ def count(
         return resources(config, length)
     logging.disable(logging.ERROR)  # torch tells of every operation that works on numbers alone
     with naming_line(config, code, trust_code=trust_code), on_one_core():
+        counted_on = partial(
+            _count_on, config=config, length=length, code=code, trust_code=trust_code
+        )
+        failed: Exception | None = None
         try:
+            if _is_small(config, code, trust_code):
+                try:
+                    return counted_on("cpu")
+                except Exception as error:  # some models run on no CPU
+                    failed = error
             for tensors in ("meta", "fake"):
                 with suppress(Exception):  # some models read numbers while they are built or run
-                    return _count_on(tensors, config, length, code, trust_code)
+                    return counted_on(tensors)
         finally:
             logging.disable(logging.NOTSET)
+        if failed:
+            raise failed
         torch.compiler.reset()  # what was compiled for tensors without numbers
-        return _count_on("cpu", config, length, code, trust_code)
+        return counted_on("cpu")
+
+
+def _is_small(config: ModuleConfig, code: Path | None, trust_code: bool) -> bool:
+    """Tell whether a pass over a row of a model on numbers takes less than those on shapes."""
+    forget_loaded()
+    with suppress(Exception), torch.device("meta"):
+        model = build(config, code=code, trust_code=trust_code)
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        return parameters * config.sequence_length <= SMALL
+    return False
 
 
 @torch.no_grad()
