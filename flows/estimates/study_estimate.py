@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dreamer_study.flows.estimates.benchmark_sizes import scored_by, unknown_benchmarks
@@ -14,7 +13,7 @@ from dreamer_study.flows.estimates.measure import measure_rates
 from dreamer_study.flows.estimates.rates import Rates, rates_at, rates_in_store
 from dreamer_study.flows.estimates.times import Times, estimate_times
 from dreamer_study.flows.jobs.devices import gpus
-from dreamer_study.flows.plan.model_plan import PlannedModel, check_trusted, plan_models, size
+from dreamer_study.flows.plan.model_plan import PlannedModel, check_trusted
 from dreamer_study.flows.plan.preflight import (
     bytes_written,
     check_data,
@@ -22,6 +21,7 @@ from dreamer_study.flows.plan.preflight import (
     state_bytes,
     study_warnings,
 )
+from dreamer_study.flows.plan.sizes import sized_models
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress.disk import free_bytes
 from dreamer_study.flows.progress.study_lock import LOCK
@@ -217,8 +217,7 @@ def estimate_study(
             "--measure times a device of this machine, which has no GPU that torch sees; with"
             " --gpus give --tflops N, your GPU's sustained rate"
         )
-    sized = partial(size, code=study.place, trust_code=trust_code)
-    planned = plan_models(study, vocabulary, sized)
+    planned = sized_models(study, vocabulary, trust_code=trust_code)
     rates = _rates(study, planned, machine, on_gpu=on_gpu, trust_code=trust_code)
     times = None
     if not rates.unknown(planned):

@@ -130,15 +130,9 @@ def _plan_depth(
     """Size the models of one depth."""
     models = study.models
     length = models.counted_length or study.training.sequence_length
-    sizes = {
-        "vocabulary_size": vocabulary_size,
-        "sequence_length": study.training.sequence_length,
-    }
-    with placing("models.dreamer"):
-        layered = la(**{"depth": depth, **models.dreamer, **sizes})
+    layered = layered_model(study, depth, vocabulary_size)
     described = {
-        variant.name: describe(study, variant, layered, sizes, end_token)
-        for variant in models.variants
+        variant.name: describe(study, variant, layered, end_token) for variant in models.variants
     }
     baseline = study.variant(models.compared_with)
     reference = layered if baseline.matched else described[baseline.name]
@@ -149,8 +143,7 @@ def _plan_depth(
         config = described[variant.name]
         optimizer = study.optimizer_of(variant.name)
         if variant.matched and config != reference:
-            fields = variant.match.fields if isinstance(variant.match, Match) else {}
-            sizing = Sizing(variant.name, config, length, fields, target, optimizer)
+            sizing = Sizing(variant.name, config, length, searched(variant), target, optimizer)
         else:
             sizing = Sizing(variant.name, config, length, optimizer=optimizer)
         config, costs = answer(sizing)
@@ -159,12 +152,23 @@ def _plan_depth(
     return planned
 
 
+def layered_model(study: Study, depth: int, vocabulary_size: int) -> DreamerConfig:
+    """Describe the layered model of `models.dreamer`, from which families differ."""
+    sizes = {
+        "vocabulary_size": vocabulary_size,
+        "sequence_length": study.training.sequence_length,
+    }
+    with placing("models.dreamer"):
+        return la(**{"depth": depth, **study.models.dreamer, **sizes})
+
+
+def searched(variant: Variant) -> dict[str, str]:
+    """Name the fields of a variant that are searched, by "flops" and "parameters"."""
+    return variant.match.fields if isinstance(variant.match, Match) else {}
+
+
 def describe(
-    study: Study,
-    variant: Variant,
-    layered: DreamerConfig,
-    sizes: Mapping[str, int],
-    end_token: int,
+    study: Study, variant: Variant, layered: DreamerConfig, end_token: int = 0
 ) -> Architecture:
     """Describe a variant before it is matched.
 
@@ -182,7 +186,13 @@ def describe(
         config = variant.config
         if variant.transformers:
             config = {**dict.fromkeys(MARKS, end_token), "pad_token_id": None, **config}
-        return ModuleConfig(module=module, config=config, files=files, **sizes)
+        return ModuleConfig(
+            module=module,
+            config=config,
+            files=files,
+            vocabulary_size=layered.vocabulary_size,
+            sequence_length=layered.sequence_length,
+        )
 
 
 def size(sizing: Sizing, code: Path | None = None, *, trust_code: bool = False) -> Answer:
@@ -240,19 +250,20 @@ def _by_running(sizing: Sizing, code: Path | None, *, trust_code: bool) -> Answe
         return dataclasses.replace(config, config=dict(values))
 
     @cache  # the search comes back to the same sizes
-    def counted(values: str) -> dict[str, float]:
-        costs = count(sized(json.loads(values)), length, code=code, trust_code=trust_code)
+    def counted(values: str) -> Resources:
+        return count(sized(json.loads(values)), length, code=code, trust_code=trust_code)
+
+    def cost(sizes: Mapping[str, Any]) -> dict[str, float]:
+        costs = counted(canonical(sizes))
         check_countable(costs)
         return {"flops": costs.flops_per_token, "parameters": costs.parameters}
 
+    values = config.to_dict() if isinstance(config, DreamerConfig) else config.config
     if target:
         wanted = {"flops": target.flops_per_token, "parameters": target.parameters}
-        values = config.to_dict() if isinstance(config, DreamerConfig) else config.config
-        matched = match_fields(
-            values, sizing.match, wanted, lambda sizes: counted(canonical(sizes))
-        )
-        config = sized(matched)
-    costs = count(config, length, code=code, trust_code=trust_code)
+        values = match_fields(values, sizing.match, wanted, cost)
+        config = sized(values)
+    costs = counted(canonical(values))
     if isinstance(config, ModuleConfig):
         remarks = check_contract(config, code=code, trust_code=trust_code)
         costs = dataclasses.replace(costs, remarks=(*costs.remarks, *remarks))

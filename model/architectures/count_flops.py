@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -65,7 +66,11 @@ def count(
     if isinstance(config, DreamerConfig):
         return resources(config, length)
     logging.disable(logging.ERROR)  # torch tells of every operation that works on numbers alone
-    with naming_line(config, code, trust_code=trust_code), on_one_core():
+    with (
+        naming_line(config, code, trust_code=trust_code),
+        on_one_core(),
+        warnings.catch_warnings(action="ignore"),  # of sizes that a search only tries
+    ):
         counted_on = partial(
             _count_on, config=config, length=length, code=code, trust_code=trust_code
         )
