@@ -43,7 +43,7 @@ def measure_rates(
             content = canonical([model.config.to_dict(), study.variant(model.variant).training])
             if content not in by_content:
                 write_line(
-                    f"measuring {model.model_id}: {WARM_UP + STEPS} steps of"
+                    f"measuring {model.name}: {WARM_UP + STEPS} steps of"
                     f" {study.training.batch_tokens:,} tokens"
                 )
                 folder = root / model.model_id
@@ -116,5 +116,5 @@ def _time_steps(folder: Path, model: PlannedModel, *, trust_code: bool) -> tuple
             trainer.train_step()
         seconds = time.monotonic() - started
     except (TrainingFailed, torch.OutOfMemoryError) as error:
-        raise InputError(f"--measure: {model.model_id} cannot be trained here: {error}") from error
+        raise InputError(f"--measure: {model.name} cannot be trained here: {error}") from error
     return (trainer.tokens - tokens_before) / seconds, device_name(trainer.device)

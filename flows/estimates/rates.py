@@ -39,7 +39,7 @@ class Rates:
 
     def unknown(self, planned: Sequence[PlannedModel]) -> list[str]:
         """Name the models without a rate."""
-        return [model.model_id for model in planned if model.model_id not in self.by_model]
+        return [model.name for model in planned if model.model_id not in self.by_model]
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ class Estimate:
     def _row(self, model: PlannedModel) -> dict[str, object]:
         baseline = self.baseline_of(model)
         return {
-            "model": model.model_id,
+            "model": model.name,
             "variant": model.variant,
             "depth": model.depth,
             "parameters": model.parameters,
@@ -242,8 +242,13 @@ def estimate_study(
 
 
 def largest_state(estimate: Estimate) -> int:
-    """Count the bytes of the state of a training of the last model."""
-    return state_bytes(estimate.study, estimate.models[-1])
+    """Count the bytes of the state of a training of the largest model."""
+    return state_bytes(estimate.study, largest_model(estimate))
+
+
+def largest_model(estimate: Estimate) -> PlannedModel:
+    """Return the model with the most parameters."""
+    return max(estimate.models, key=lambda model: model.parameters)
 
 
 def _check_numbers(machine: Machine) -> None:

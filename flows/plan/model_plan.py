@@ -16,7 +16,7 @@ from dreamer_study.model.accounting import Resources, resources
 from dreamer_study.model.architectures.code import digests
 from dreamer_study.model.config import la
 from dreamer_study.model.dreamer_config import DreamerConfig
-from dreamer_study.model.matching import match_costs, match_fields
+from dreamer_study.model.matching import EXPERTS, match_costs, match_fields
 from dreamer_study.model.module_config import (
     TRANSFORMERS,
     Architecture,
@@ -81,12 +81,19 @@ Answer = tuple[Architecture, Resources]
 
 @dataclass(frozen=True)
 class PlannedModel:
-    """One model of the study with the resources that matching gave it (Table 1)."""
+    """One model of the study with the resources that matching gave it (Table 1).
+
+    `model_id`, variant and depth, is the model's key in tables and names of folders; `name` is what
+    a reader sees: without the depth where the study has one. `searched` names the fields of its
+    configuration that matching has searched.
+    """
 
     model_id: str
+    name: str
     variant: str
     depth: int
     config: Architecture
+    searched: tuple[str, ...]
     parameters: int
     flops_per_token: float
     memory_bytes: int
@@ -142,14 +149,34 @@ def _plan_depth(
     for variant in models.variants:
         config = described[variant.name]
         optimizer = study.optimizer_of(variant.name)
+        fields: Mapping[str, str] = {}
         if variant.matched and config != reference:
-            sizing = Sizing(variant.name, config, length, searched(variant), target, optimizer)
+            fields = searched(variant)
+            sizing = Sizing(variant.name, config, length, fields, target, optimizer)
+            fields = fields or EXPERTS
         else:
             sizing = Sizing(variant.name, config, length, optimizer=optimizer)
         config, costs = answer(sizing)
-        model_id = f"{variant.name}-{depth}"
-        planned.append(PlannedModel(model_id, variant.name, depth, config, **vars(costs)))
+        planned.append(
+            PlannedModel(
+                model_id=f"{variant.name}-{depth}",
+                name=shown_name(study, variant.name, depth),
+                variant=variant.name,
+                depth=depth,
+                config=config,
+                searched=tuple(fields.values()),
+                **vars(costs),
+            )
+        )
     return planned
+
+
+def shown_name(study: Study, variant: str, depth: int) -> str:
+    """Return what a reader sees of a model: with its depth where the study has several.
+
+    "Llama-4", of depth 4, would be another model.
+    """
+    return variant if len(study.models.depths) == 1 else f"{variant}-{depth}"
 
 
 def layered_model(study: Study, depth: int, vocabulary_size: int) -> DreamerConfig:

@@ -279,7 +279,7 @@ def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:
         available = machine_memory()
     if needed > available:
         raise InputError(
-            f"{largest.model_id} has {largest.parameters:,} parameters and needs at least"
+            f"{largest.name} has {largest.parameters:,} parameters and needs at least"
             f" {needed / 1e9:,.1f} GB to be trained; {device} has {available / 1e9:,.1f} GB for it;"
             " make models.dreamer smaller, or its config"
         )
