@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dreamer_study.flows.estimates.benchmark_sizes import scored_by, unknown_benchmarks
 from dreamer_study.flows.estimates.data_needs import DataNeeds, data_needs
-from dreamer_study.flows.estimates.measure import measure_rates
+from dreamer_study.flows.estimates.measure import STEPS, kept_rates, measure_rates
 from dreamer_study.flows.estimates.rates import Rates, rates_at, rates_in_store
+from dreamer_study.flows.estimates.slow import slow_warnings
 from dreamer_study.flows.estimates.times import Times, estimate_times
 from dreamer_study.flows.jobs.devices import gpus
 from dreamer_study.flows.plan.model_plan import PlannedModel, check_trusted
@@ -223,6 +224,8 @@ def estimate_study(
     if not rates.unknown(planned):
         times = estimate_times(study, planned, rates, machine.gpus)
     data = data_needs(study)
+    slow = slow_warnings(study, planned, rates, on_gpu=on_gpu, trust_code=trust_code)
+    warnings = [*study_warnings(study), *slow]
     return Estimate(
         study=study,
         models=tuple(planned),
@@ -236,7 +239,7 @@ def estimate_study(
         disk=Disk(*bytes_written(study, planned), data.written, free_bytes(study.store_folder)),
         left=_left(study),
         benchmarks=_levels(study),
-        warnings=tuple(study_warnings(study)),
+        warnings=tuple(warnings),
         notices=tuple(notice for source in study.own_sources for notice in notices(source)),
     )
 
@@ -286,7 +289,16 @@ def _rates(
         return measure_rates(study, planned, trust_code=trust_code)
     if machine.tflops is not None:
         return rates_at(machine.tflops, study, planned)
-    return rates_in_store(study, planned, on_gpu=on_gpu)
+    rates = rates_in_store(study, planned, on_gpu=on_gpu)
+    unknown = [model for model in planned if model.model_id not in rates.by_model]
+    measured = {} if on_gpu else kept_rates(study, unknown)
+    if not measured:
+        return rates
+    origin = f"{STEPS} steps of each measured before"
+    if rates.by_model:
+        names = ", ".join(model.name for model in unknown if model.model_id in measured)
+        origin = f"{rates.origin}, and {STEPS} steps of {names} measured before"
+    return replace(rates, by_model={**rates.by_model, **measured}, origin=origin)
 
 
 def _flops(study: Study, planned: Sequence[PlannedModel]) -> float:

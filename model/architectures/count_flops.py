@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
@@ -41,6 +42,7 @@ from dreamer_study.pipeline.errors import InputError
 
 MISFIT = 0.01  # of the cost of a token: what rounding of sizes may change
 SMALL = 10**9  # parameters times the tokens of a row: a second of passes at most
+TIMED = 2  # passes, of which the first allocates and compiles
 MOVING = {
     "cat",
     "stack",
@@ -92,7 +94,29 @@ def count(
         return counted_on("cpu")
 
 
-def _is_small(config: ModuleConfig, code: Path | None, trust_code: bool) -> bool:
+def seconds_of_row(
+    config: Architecture, *, code: Path | None = None, trust_code: bool = False
+) -> float | None:
+    """Time a forward pass over a row of the training on one core; None for a model that is large.
+
+    None also for one that does not run on a CPU.
+    """
+    with warnings.catch_warnings(action="ignore"), on_one_core(), torch.no_grad():
+        if not _is_small(config, code, trust_code):
+            return None
+        with suppress(Exception):
+            model = build(config, code=code, trust_code=trust_code).eval()
+            row = torch.zeros(1, config.sequence_length, dtype=torch.long)
+            passes = []
+            for _ in range(TIMED):
+                started = time.process_time()
+                model(row)
+                passes.append(time.process_time() - started)
+            return min(passes)
+    return None
+
+
+def _is_small(config: Architecture, code: Path | None, trust_code: bool) -> bool:
     """Tell whether a pass over a row of a model on numbers takes less than those on shapes."""
     forget_loaded()
     with suppress(Exception), torch.device("meta"):
