@@ -209,7 +209,7 @@ def estimate_study(
     """
     _check_numbers(machine)
     check_data(study, trust_code=trust_code)
-    vocabulary = _vocabulary_size(study)
+    vocabulary, end_token = _vocabulary(study)
     trust_code |= study.trusted
     check_trusted(study, trust_code=trust_code)
     on_gpu = machine.gpus is not None or gpus(study) > 0
@@ -218,7 +218,7 @@ def estimate_study(
             "--measure times a device of this machine, which has no GPU that torch sees; with"
             " --gpus give --tflops N, your GPU's sustained rate"
         )
-    planned = sized_models(study, vocabulary, trust_code=trust_code)
+    planned = sized_models(study, vocabulary, end_token, trust_code=trust_code)
     rates = _rates(study, planned, machine, on_gpu=on_gpu, trust_code=trust_code)
     times = None
     if not rates.unknown(planned):
@@ -263,17 +263,18 @@ def _check_numbers(machine: Machine) -> None:
         raise InputError(f"--tflops is {machine.tflops:g}, but it must be a number above 0")
 
 
-def _vocabulary_size(study: Study) -> int:
-    """Return the size of the vocabulary: of the tokenizer where that is made, else as planned."""
+def _vocabulary(study: Study) -> tuple[int, int]:
+    """Return size and end mark of the vocabulary: of a tokenizer that is made, else as planned."""
     try:
-        return Plan(study).data.tokenizer.results["vocabulary_size"]
+        made = Plan(study).data.tokenizer.results
+        return made["vocabulary_size"], made["end_token"]
     except InputError:
         planned = study.data.tokenizer.vocabulary_size
     if planned is None:
         raise InputError(
             "data.tokenizer.vocabulary_size: give it beside 'hub' or 'file', to size the models"
         )
-    return planned
+    return planned, 0
 
 
 def _rates(

@@ -43,16 +43,16 @@ VERSION = 1  # of what is kept: goes up where other numbers are counted, or othe
 
 
 def sized_models(
-    study: Study, vocabulary_size: int, *, trust_code: bool = False
+    study: Study, vocabulary_size: int, end_token: int = 0, *, trust_code: bool = False
 ) -> list[PlannedModel]:
-    """Size every model of a study for a vocabulary of a size.
+    """Size every model of a study for a vocabulary of a size, with this end mark.
 
     Raises InputError for code that is not trusted, for wrong fields, of all variants in one line
     before any model is built, and where no match exists.
     """
     check_trusted(study, trust_code=trust_code)
     check_fields(study, vocabulary_size, trust_code=trust_code)
-    return plan_models(study, vocabulary_size, Sizes(study, trust_code=trust_code))
+    return plan_models(study, vocabulary_size, Sizes(study, trust_code=trust_code), end_token)
 
 
 @dataclass(frozen=True)

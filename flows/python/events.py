@@ -13,10 +13,10 @@ from dreamer_study.flows.progress import reports
 class Progress:
     """How far a piece of work is.
 
-    `work` names the piece, such as "tokens" or "train LA-4 seed 0"; `fraction` is from 0 to 1, and
+    `work` names the piece, such as "tokens" or "train LA seed 0"; `fraction` is from 0 to 1, and
     1 only when the work is done; `detail` is for a person: the loss, the speed, the time left.
 
-    Example: Progress("train LA-4 seed 0", 0.31, "loss 1.204, 23,013 tokens/s, 24 s left")
+    Example: Progress("train LA seed 0", 0.31, "loss 1.204, 23,013 tokens/s, 24 s left")
     """
 
     work: str

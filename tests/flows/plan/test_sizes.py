@@ -13,13 +13,16 @@ import pytest
 
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.plan import sizes
+from dreamer_study.flows.plan.decisions import size_models
 from dreamer_study.flows.plan.model_plan import PlannedModel, Sizing
+from dreamer_study.flows.plan.preflight import check_study
 from dreamer_study.flows.plan.sizes import COUNTS, sized_models
 from dreamer_study.flows.plan.store_users import stored
+from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import InputError
-from tests.flows.by_hand import study_file
+from tests.flows.by_hand import Planned, study_file
 from tests.model.test_contract import FILE, HERE
 
 MIXTURE = {
@@ -191,3 +194,23 @@ def test_a_type_without_a_padding_token_can_be_planned(tmp_path: Path) -> None:
     rwkv = {"name": "RWKV", "transformers": "rwkv", "config": sizes_of_rwkv}
     _, planned = models(study_of(tmp_path, rwkv))
     assert planned.parameters > 0
+
+
+def test_the_start_of_a_run_decides_by_what_a_plan_has_counted(
+    tmp_path: Path, sized: list[str], prepared: Planned
+) -> None:
+    pytest.importorskip("transformers")
+    path = study_of(tmp_path, MIXTURE, GPT2).place / "study.yaml"
+    plan = Plan(prepared().study)  # data in the folder of the study, with a tokenizer of 400 tokens
+    study = load_study(path, root=plan.study.folder)
+    assert main(["plan", str(path), "--root", str(study.folder), "--trust-code"]) == 0
+    check_study(study, trust_code=True)
+    assert sized == ["Mixture", "GPT-2"]
+    plan = Plan(study)
+    assert plan.unsized is not None
+    size_models(plan, trust_code=True)
+    assert plan.unsized is None
+    assert sized == ["Mixture", "GPT-2"]
+    _, mixture, gpt2 = plan.models
+    assert mixture.searched == ("expert_size",)
+    assert gpt2.config.config["bos_token_id"] == plan.data.tokenizer.results["end_token"]
