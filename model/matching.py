@@ -10,7 +10,6 @@ of experts, and the nearest is taken if it is near in both.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,6 +22,10 @@ SIZE_STEP = 8  # of expert sizes
 EXPERTS = {"flops": "expert_size", "parameters": "experts"}  # the size that moves each cost
 # where the descent fails: the largest relative distance in FLOPs and in parameters
 NEAR = 0.01
+# of a field that moves its cost by jumps: how far from the target its nearest cost may be
+NEAR_BY_JUMPS = 0.02
+# a cost that is no larger over so many numbers, each at least double, does not reach its target
+STANDSTILL = 6
 
 
 def match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int = 1024) -> DreamerConfig:
@@ -99,7 +102,7 @@ def match_fields(
 
     `fields` names the field that is changed for each resource, "flops" or "parameters", as `target`
     and `cost(values)` do. `cost` raises InputError for values of which no model can be built;
-    InputError also where a field is no size.
+    InputError also where a field is no size, or moves its cost otherwise than a size does.
     """
     matched = dict(values)
     seen: list[list[Any]] = []
@@ -109,7 +112,19 @@ def match_fields(
         for resource, field in fields.items():
             matched[field] = _nearest_value(matched, field, resource, target, cost)
         sizes = [matched.get(field) for field in fields.values()]
+        if len(fields) == 1:  # nothing else has moved, by which its cost could be another
+            break
     return matched
+
+
+def check_start(values: Mapping[str, Any], field: str) -> int:
+    """Return the size at which a search begins. Raises InputError where the field has none."""
+    start = values.get(field)
+    if type(start) is not int or start < 1:
+        raise InputError(
+            f"config.{field} is {start!r}; give the whole number at which the search begins"
+        )
+    return start
 
 
 def _nearest_value(
@@ -120,11 +135,7 @@ def _nearest_value(
     cost: Callable[[Mapping[str, Any]], Mapping[str, float]],
 ) -> int:
     """Find the value of one size field at which a resource is nearest to its target."""
-    start = values.get(field)
-    if type(start) is not int or start < 1:
-        raise InputError(
-            f"config.{field} is {start!r}; give the whole number at which the search begins"
-        )
+    start = check_start(values, field)
     step = _step(start, lambda value: cost({**values, field: value}))
 
     def cost_of(number: int) -> float:
@@ -135,23 +146,51 @@ def _nearest_value(
                 raise
             return -math.inf  # too small for a model of this kind
 
-    least = next(number for number in itertools.count(1) if cost_of(number) > -math.inf)
-    number = _nearest(cost_of, target[resource], least=least)
-    if number is None:
-        costs = f"{cost_of(least):.4g} {resource}, the baseline only {target[resource]:.4g}"
-        raise InputError(
-            f"even with {field} {least * step} it has {costs}; give the baseline more or larger"
-            " experts"
+    search = _Search(cost_of, target[resource], near=start // step)
+    number = search.nearest()
+    if number is not None and search.moves and search.is_near(number):
+        return number * step
+    reached = [(tried * step, known) for tried, known in sorted(search.built.items())]
+    raise InputError(_why(field, resource, target[resource], reached))
+
+
+def _why(field: str, resource: str, target: float, reached: list[tuple[int, float]]) -> str:
+    """Say why no value of a field brings a cost near to its target, with the costs reached."""
+    least, least_cost = reached[0]
+    most, most_cost = reached[-1]
+    other = "search another size, or keep its own by match: false"
+    if least_cost >= target and most_cost > least_cost:
+        return (
+            f"even with {field} {least} it has {least_cost:.4g} {resource}, the baseline only"
+            f" {target:.4g}; give the baseline more or larger experts"
         )
-    return number * step
+    costs = [cost for _, cost in reached]
+    if min(costs) == max(costs):
+        return (
+            f"{field} does not move its {resource}: from {least} to {most} they stay at"
+            f" {least_cost:,.0f}, the baseline has {target:,.0f}; {other}"
+        )
+    wanted = f"from {least} to {most} they go from {least_cost:,.0f} to {most_cost:,.0f}"
+    lower = [(size, cost) for size, cost in reached if cost < target]
+    higher = [(size, cost) for size, cost in reached if cost >= target]
+    if lower and higher and lower[-1] < higher[0]:
+        wanted += (
+            f", but jump from {lower[-1][1]:,.0f} at {lower[-1][0]} to {higher[0][1]:,.0f} at"
+            f" {higher[0][0]}"
+        )
+    return (
+        f"{field} does not move its {resource} as a size does: {wanted}, the baseline has"
+        f" {target:,.0f}; the model may set {field} by itself: {other}"
+    )
 
 
 def _step(start: int, cost: Callable[[int], object]) -> int:
     """Find the smallest step of sizes of which models can be built.
 
-    Some sizes must be multiples, as of the number of heads.
+    Some sizes must be multiples, as of the number of heads, which mostly divides the start.
     """
-    for step in (1, 2, 4, 8, 16, 32, 64):
+    divisors = {step for step in range(1, start + 1) if start % step == 0}
+    for step in sorted(divisors | {1, 2, 4, 8, 16, 32, 64}):
         try:
             for number in (1, 2):
                 cost((start // step + number) * step)
@@ -161,22 +200,125 @@ def _step(start: int, cost: Callable[[int], object]) -> int:
     return start
 
 
-def _nearest(cost: Callable[[int], float], target: float, *, least: int) -> int | None:
-    """Find the number from `least` on whose rising cost is nearest to `target`, by bisection.
+class _Search:
+    """Search the number whose rising cost is nearest to a target, with few costs counted.
 
-    None if `least` costs too much: more than half a step above the target.
+    Costs are mostly a polynomial in a size: three are counted, the polynomial through them says
+    where the target is, and the costs there and beside are counted. Where a cost is another than
+    the polynomial says, the next guess has learned of that, or halves what is left.
     """
-    if cost(least) >= target:
-        step = cost(least + 1) - cost(least)
-        return least if cost(least) - target <= step / 2 else None
-    above = 2 * least
-    while cost(above) < target:
-        above *= 2
-    below = above // 2  # cost(below) < target <= cost(above)
-    while above - below > 1:
-        middle = (below + above) // 2
-        if cost(middle) < target:
-            below = middle
-        else:
-            above = middle
-    return below if target - cost(below) <= cost(above) - target else above
+
+    def __init__(self, cost: Callable[[int], float], target: float, *, near: int) -> None:
+        self.cost = cost
+        self.target = target
+        self.known: dict[int, float] = {}
+        for number in (max(1, near // 2), near + 1, near + 2):
+            self.count(number)
+        self.first = dict(self.built)
+
+    def count(self, number: int) -> float:
+        """Count the cost of a number, once."""
+        if number not in self.known:
+            self.known[number] = self.cost(number)
+        return self.known[number]
+
+    @property
+    def built(self) -> dict[int, float]:
+        """The costs of the numbers of which a model can be built."""
+        return {number: cost for number, cost in self.known.items() if cost > -math.inf}
+
+    @property
+    def below(self) -> int:
+        """The largest number known to cost less than the target; 0 where none is known."""
+        return max((number for number, cost in self.known.items() if cost < self.target), default=0)
+
+    @property
+    def above(self) -> int | None:
+        """The smallest number beyond `below` that costs the target or more, if one is known."""
+        below = self.below
+        return min((number for number in self.known if number > below), default=None)
+
+    @property
+    def moves(self) -> bool:
+        """Whether the cost was not the same wherever it was counted."""
+        return len(set(self.built.values())) > 1
+
+    def is_near(self, number: int) -> bool:
+        """Whether the cost of the nearest number is near enough to the target.
+
+        Where the cost moves by about what the first three costs say, it is as near as can be.
+        """
+        if abs(self.count(number) / self.target - 1) <= NEAR_BY_JUMPS:
+            return True
+        above = self.above
+        assert above is not None, "the nearest number was found"
+        lower, higher = (self.below, above) if self.below in self.built else (above, above + 1)
+        cost = _polynomial(self.first)
+        expected = cost(higher) - cost(lower)
+        jump = self.count(higher) - self.count(lower)
+        return abs(jump - expected) <= abs(expected) / 2
+
+    def nearest(self) -> int | None:
+        """Find the number whose cost is nearest to the target.
+
+        None if even the least costs too much, more than half a step above the target, and if no
+        number costs enough.
+        """
+        guesses = 0
+        while self.above is None or self.above - self.below > 1:
+            guess = self._guess(halve=guesses % 3 == 2)
+            if guess is None:
+                return None
+            self.count(guess)
+            guesses += 1
+        below = self.below
+        above = self.above
+        if below not in self.built:  # the least number of which there is a model costs enough
+            step = self.count(above + 1) - self.count(above)
+            return above if self.count(above) - self.target <= step / 2 else None
+        is_nearer = self.target - self.count(below) <= self.count(above) - self.target
+        return below if is_nearer else above
+
+    def _guess(self, *, halve: bool) -> int | None:
+        """Guess a number between `below` and `above`; None where larger ones no longer cost more.
+
+        It is the last that costs less than the target by the polynomial, or the next.
+        """
+        below = self.below
+        above = self.above
+        if above is None:
+            largest = sorted(self.built)[-STANDSTILL:]
+            if len(largest) == STANDSTILL and self.known[largest[0]] >= self.known[largest[-1]]:
+                return None
+            above = 4 * below  # not further, as a polynomial may be wrong far away
+            halve = False
+        if not halve:
+            cost = _polynomial(self._around())
+            low = below
+            high = above
+            while high - low > 1:
+                middle = (low + high) // 2
+                if cost(middle) < self.target:
+                    low = middle
+                else:
+                    high = middle
+            return max(low, below + 1)
+        return (below + above) // 2
+
+    def _around(self) -> dict[int, float]:
+        """Return the three known costs that are nearest to the target."""
+        costs = sorted(self.built.items(), key=lambda known: abs(known[1] - self.target))
+        return dict(costs[:3])
+
+
+def _polynomial(points: Mapping[int, float]) -> Callable[[float], float]:
+    """Return the polynomial of the least degree through some points (Lagrange)."""
+
+    def value(at: float) -> float:
+        total = 0.0
+        for number, cost in points.items():
+            others = [other for other in points if other != number]
+            total += cost * math.prod((at - other) / (number - other) for other in others)
+        return total
+
+    return value

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from dreamer_study.flows.plan.data_plan import VERSIONS
+from dreamer_study.flows.plan.model_plan import shown_name
 from dreamer_study.flows.plan.study_plan import Plan, Run
 from dreamer_study.flows.progress.reports import FAILURE, bounded, read_progress
 from dreamer_study.flows.progress.status_file import Reported, read_record
@@ -106,7 +107,7 @@ def _of_runs(plan: Plan, record: Mapping[str, Reported], since: float | None) ->
 def _of_models_to_come(study: Study) -> list[State]:
     """List the states of trainings and evaluations whose runs are not known yet: all wait."""
     models = [
-        (f"{variant.name}-{depth}", seed)
+        (shown_name(study, variant.name, depth), seed)
         for depth in study.models.depths
         for variant in study.models.trained
         for seed in study.seeds_of(variant.name)
@@ -145,8 +146,8 @@ def _reported(stage: str, begun: list[Reported], expected: int, since: float | N
 def _model(run: Run) -> str:
     """Name the model of a run; in a search for learning rates with the rate."""
     if run.status == "tuning":
-        return f"{run.model.model_id} {in_words(run.searched)}"
-    return run.model.model_id
+        return f"{run.model.name} {in_words(run.searched)}"
+    return run.model.name
 
 
 def _training(run: Run, record: Mapping[str, Reported], since: float | None) -> State:

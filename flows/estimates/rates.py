@@ -38,8 +38,8 @@ class Rates:
     shared: bool = False
 
     def unknown(self, planned: Sequence[PlannedModel]) -> list[str]:
-        """Return the ids of the models without a rate."""
-        return [model.model_id for model in planned if model.model_id not in self.by_model]
+        """Return the names of the models without a rate."""
+        return [model.name for model in planned if model.model_id not in self.by_model]
 
 
 @dataclass(frozen=True)

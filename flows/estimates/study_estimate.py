@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dreamer_study.flows.estimates.benchmark_sizes import scored_by, unknown_benchmarks
 from dreamer_study.flows.estimates.data_needs import DataNeeds, data_needs
-from dreamer_study.flows.estimates.measure import measure_rates
+from dreamer_study.flows.estimates.measure import STEPS, kept_rates, measure_rates
 from dreamer_study.flows.estimates.rates import Rates, rates_at, rates_in_store
+from dreamer_study.flows.estimates.slow import slow_warnings
 from dreamer_study.flows.estimates.times import Times, estimate_times
 from dreamer_study.flows.jobs.devices import gpus
 from dreamer_study.flows.plan.elsewhere import costs_elsewhere
-from dreamer_study.flows.plan.model_plan import PlannedModel, check_trusted, plan_models, size
+from dreamer_study.flows.plan.model_plan import PlannedModel, check_trusted
 from dreamer_study.flows.plan.preflight import (
     bytes_written,
     check_data,
@@ -23,6 +23,7 @@ from dreamer_study.flows.plan.preflight import (
     state_bytes,
     study_warnings,
 )
+from dreamer_study.flows.plan.sizes import sized_models
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress.disk import free_bytes
 from dreamer_study.flows.progress.study_lock import LOCK
@@ -148,7 +149,7 @@ class Estimate:
     def _row(self, model: PlannedModel) -> dict[str, object]:
         baseline = self.baseline_of(model)
         return {
-            "model": model.model_id,
+            "model": model.name,
             "variant": model.variant,
             "depth": model.depth,
             "parameters": model.parameters,
@@ -218,7 +219,7 @@ def estimate_study(
     """
     _check_numbers(machine)
     check_data(study, trust_code=trust_code)
-    vocabulary = _vocabulary_size(study)
+    vocabulary, end_token = _vocabulary(study)
     trust_code |= study.trusted
     check_trusted(study, trust_code=trust_code)
     on_gpu = machine.gpus is not None or gpus(study) > 0
@@ -227,18 +228,18 @@ def estimate_study(
             "--measure times a GPU of this machine, but torch finds no GPU here; with --gpus, give"
             " --tflops N, the rate that your GPU sustains"
         )
-    sized = partial(size, code=study.place, trust_code=trust_code)
-    elsewhere = costs_elsewhere(study)
-    planned = plan_models(study, vocabulary, sized, elsewhere=elsewhere)
+    planned = sized_models(study, vocabulary, end_token, trust_code=trust_code)
     rates = _rates(study, planned, machine, on_gpu=on_gpu, trust_code=trust_code)
     times = None
     if not rates.unknown(planned):
         times = estimate_times(study, planned, rates, machine.gpus)
     data = data_needs(study)
+    slow = slow_warnings(study, planned, rates, on_gpu=on_gpu, trust_code=trust_code)
+    warnings = [*study_warnings(study), *slow]
     return Estimate(
         study=study,
         models=tuple(planned),
-        elsewhere=elsewhere,
+        elsewhere=costs_elsewhere(study),
         data=data,
         flops=_flops(study, planned),
         device="GPU" if on_gpu else "core",
@@ -249,14 +250,19 @@ def estimate_study(
         disk=Disk(*bytes_written(study, planned), data.written, free_bytes(study.store_folder)),
         left=_left(study),
         benchmarks=_levels(study),
-        warnings=tuple(study_warnings(study)),
+        warnings=tuple(warnings),
         notices=tuple(notice for source in study.own_sources for notice in notices(source)),
     )
 
 
 def largest_state(estimate: Estimate) -> int:
-    """Count the bytes of the state of a training of the last model."""
-    return state_bytes(estimate.study, estimate.models[-1])
+    """Count the bytes of the state of a training of the largest model."""
+    return state_bytes(estimate.study, largest_model(estimate))
+
+
+def largest_model(estimate: Estimate) -> PlannedModel:
+    """Return the model with the most parameters."""
+    return max(estimate.models, key=lambda model: model.parameters)
 
 
 def _check_numbers(machine: Machine) -> None:
@@ -268,10 +274,11 @@ def _check_numbers(machine: Machine) -> None:
         raise InputError(f"--tflops is {machine.tflops:g}, but it must be a number above 0")
 
 
-def _vocabulary_size(study: Study) -> int:
-    """Return the size of the vocabulary: of the finished tokenizer, or else the planned size."""
+def _vocabulary(study: Study) -> tuple[int, int]:
+    """Return size and end mark of the vocabulary: of the finished tokenizer, or else as planned."""
     try:
-        return Plan(study).data.tokenizer.results["vocabulary_size"]
+        made = Plan(study).data.tokenizer.results
+        return made["vocabulary_size"], made["end_token"]
     except InputError:
         planned = study.data.tokenizer.vocabulary_size
     if planned is None:
@@ -279,7 +286,7 @@ def _vocabulary_size(study: Study) -> int:
             "data.tokenizer.vocabulary_size: give the size beside 'hub' or 'file', since it sizes"
             " the models"
         )
-    return planned
+    return planned, 0
 
 
 def _rates(
@@ -295,7 +302,16 @@ def _rates(
         return measure_rates(study, planned, trust_code=trust_code)
     if machine.tflops is not None:
         return rates_at(machine.tflops, study, planned)
-    return rates_in_store(study, planned, on_gpu=on_gpu)
+    rates = rates_in_store(study, planned, on_gpu=on_gpu)
+    unknown = [model for model in planned if model.model_id not in rates.by_model]
+    measured = {} if on_gpu else kept_rates(study, unknown)
+    if not measured:
+        return rates
+    origin = f"{STEPS} steps of each measured before"
+    if rates.by_model:
+        names = ", ".join(model.name for model in unknown if model.model_id in measured)
+        origin = f"{rates.origin}, and {STEPS} steps of {names} measured before"
+    return replace(rates, by_model={**rates.by_model, **measured}, origin=origin)
 
 
 def _flops(study: Study, planned: Sequence[PlannedModel]) -> float:

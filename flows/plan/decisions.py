@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dreamer_study.flows.plan.model_plan import size
+from dreamer_study.flows.plan.model_plan import shown_name
+from dreamer_study.flows.plan.sizes import Sizes
 from dreamer_study.flows.plan.study_plan import Plan, Run
 from dreamer_study.flows.progress.reports import write_line
 from dreamer_study.model.training.search import (
@@ -28,8 +29,9 @@ from dreamer_study.reports.text.numbers import counted, figure
 
 def size_models(plan: Plan, *, trust_code: bool) -> None:
     """Size the models of the study, and store what only running their code has told."""
+    answer = Sizes(plan.study, trust_code=trust_code)
     while sizing := plan.unsized:
-        config, costs = size(sizing, plan.study.place, trust_code=trust_code)
+        config, costs = answer(sizing)
         values = {"model": config.to_dict(), "resources": vars(costs)}
         _write_decision(plan.sizing(sizing), values)
 
@@ -73,7 +75,8 @@ def _say_chosen(plan: Plan, rows: list[dict[str, Any]]) -> None:
             which = "" if len(names) == 1 else " of " + ", ".join(map(SETTINGS.__getitem__, edges))
             edge = f", at the edge{which}: a better one may lie beyond"
         what = in_words({name: best[name] for name in names}).replace("rate", "learning rate", 1)
-        write_line(f"{variant}-{depth}: {what}; mean losses: {', '.join(grid)}{edge}")
+        name = shown_name(plan.study, variant, depth)
+        write_line(f"{name}: {what}; mean losses: {', '.join(grid)}{edge}")
 
 
 def _at_edge(value: float, tried: list[float]) -> bool:

@@ -16,7 +16,7 @@ from dreamer_study.model.accounting import Resources, resources
 from dreamer_study.model.architectures.code import digests
 from dreamer_study.model.config import la
 from dreamer_study.model.dreamer_config import DreamerConfig
-from dreamer_study.model.matching import match_costs, match_fields
+from dreamer_study.model.matching import EXPERTS, match_costs, match_fields
 from dreamer_study.model.module_config import (
     TRANSFORMERS,
     Architecture,
@@ -81,12 +81,19 @@ Answer = tuple[Architecture, Resources]
 
 @dataclass(frozen=True)
 class PlannedModel:
-    """One model of the study with the resources that matching gave it (Table 1)."""
+    """One model of the study with the resources that matching gave it (Table 1).
+
+    `model_id`, variant and depth, is the model's key in tables and names of folders; `name` is what
+    a reader sees: without the depth where the study has one. `searched` names the fields of its
+    configuration that matching has searched.
+    """
 
     model_id: str
+    name: str
     variant: str
     depth: int
     config: Architecture
+    searched: tuple[str, ...]
     parameters: int
     flops_per_token: float
     memory_bytes: int
@@ -133,15 +140,9 @@ def _plan_depth(
     """Size the models of one depth that the study trains."""
     models = study.models
     length = models.counted_length or study.training.sequence_length
-    sizes = {
-        "vocabulary_size": vocabulary_size,
-        "sequence_length": study.training.sequence_length,
-    }
-    with placing("models.dreamer"):
-        layered = la(**{"depth": depth, **models.dreamer, **sizes})
+    layered = layered_model(study, depth, vocabulary_size)
     described = {
-        variant.name: describe(study, variant, layered, sizes, end_token)
-        for variant in models.trained
+        variant.name: describe(study, variant, layered, end_token) for variant in models.trained
     }
     baseline = study.variant(models.compared_with)
     reference: Architecture | None = None  # that the baseline itself is
@@ -155,23 +156,53 @@ def _plan_depth(
     for variant in models.trained:
         config = described[variant.name]
         optimizer = study.optimizer_of(variant.name)
+        fields: Mapping[str, str] = {}
         if variant.matched and config != reference:
-            fields = variant.match.fields if isinstance(variant.match, Match) else {}
+            fields = searched(variant)
             sizing = Sizing(variant.name, config, length, fields, target, optimizer)
+            fields = fields or EXPERTS
         else:
             sizing = Sizing(variant.name, config, length, optimizer=optimizer)
         config, costs = answer(sizing)
-        model_id = f"{variant.name}-{depth}"
-        planned.append(PlannedModel(model_id, variant.name, depth, config, **vars(costs)))
+        planned.append(
+            PlannedModel(
+                model_id=f"{variant.name}-{depth}",
+                name=shown_name(study, variant.name, depth),
+                variant=variant.name,
+                depth=depth,
+                config=config,
+                searched=tuple(fields.values()),
+                **vars(costs),
+            )
+        )
     return planned
 
 
+def shown_name(study: Study, variant: str, depth: int) -> str:
+    """Return what a reader sees of a model: with its depth where the study has several.
+
+    "Llama-4", of depth 4, would be another model.
+    """
+    return variant if len(study.models.depths) == 1 else f"{variant}-{depth}"
+
+
+def layered_model(study: Study, depth: int, vocabulary_size: int) -> DreamerConfig:
+    """Describe the layered model of `models.dreamer`, from which families differ."""
+    sizes = {
+        "vocabulary_size": vocabulary_size,
+        "sequence_length": study.training.sequence_length,
+    }
+    with placing("models.dreamer"):
+        return la(**{"depth": depth, **study.models.dreamer, **sizes})
+
+
+def searched(variant: Variant) -> dict[str, str]:
+    """Name the fields of a variant that are searched, by "flops" and "parameters"."""
+    return variant.match.fields if isinstance(variant.match, Match) else {}
+
+
 def describe(
-    study: Study,
-    variant: Variant,
-    layered: DreamerConfig,
-    sizes: Mapping[str, int],
-    end_token: int,
+    study: Study, variant: Variant, layered: DreamerConfig, end_token: int = 0
 ) -> Architecture:
     """Describe a variant before it is matched.
 
@@ -189,7 +220,13 @@ def describe(
         config = variant.config
         if variant.transformers:
             config = {**dict.fromkeys(MARKS, end_token), "pad_token_id": None, **config}
-        return ModuleConfig(module=module, config=config, files=files, **sizes)
+        return ModuleConfig(
+            module=module,
+            config=config,
+            files=files,
+            vocabulary_size=layered.vocabulary_size,
+            sequence_length=layered.sequence_length,
+        )
 
 
 def size(sizing: Sizing, code: Path | None = None, *, trust_code: bool = False) -> Answer:
@@ -247,19 +284,20 @@ def _by_running(sizing: Sizing, code: Path | None, *, trust_code: bool) -> Answe
         return dataclasses.replace(config, config=dict(values))
 
     @cache  # the search comes back to the same sizes
-    def counted(values: str) -> dict[str, float]:
-        costs = count(sized(json.loads(values)), length, code=code, trust_code=trust_code)
+    def counted(values: str) -> Resources:
+        return count(sized(json.loads(values)), length, code=code, trust_code=trust_code)
+
+    def cost(sizes: Mapping[str, Any]) -> dict[str, float]:
+        costs = counted(canonical(sizes))
         check_countable(costs)
         return {"flops": costs.flops_per_token, "parameters": costs.parameters}
 
+    values = config.to_dict() if isinstance(config, DreamerConfig) else config.config
     if target:
         wanted = {"flops": target.flops_per_token, "parameters": target.parameters}
-        values = config.to_dict() if isinstance(config, DreamerConfig) else config.config
-        matched = match_fields(
-            values, sizing.match, wanted, lambda sizes: counted(canonical(sizes))
-        )
-        config = sized(matched)
-    costs = count(config, length, code=code, trust_code=trust_code)
+        values = match_fields(values, sizing.match, wanted, cost)
+        config = sized(values)
+    costs = counted(canonical(values))
     if isinstance(config, ModuleConfig):
         remarks = check_contract(config, code=code, trust_code=trust_code)
         costs = dataclasses.replace(costs, remarks=(*costs.remarks, *remarks))

@@ -7,14 +7,13 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dreamer_study.flows.jobs.devices import gpus, machine_memory, share_ranks
 from dreamer_study.flows.plan.data_plan import PlannedData
-from dreamer_study.flows.plan.elsewhere import costs_elsewhere
-from dreamer_study.flows.plan.model_plan import PlannedModel, check_trusted, plan_models, size
+from dreamer_study.flows.plan.model_plan import PlannedModel, check_trusted
+from dreamer_study.flows.plan.sizes import sized_models
 from dreamer_study.flows.progress.disk import folder_size, free_bytes
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.models_section import Variant
@@ -47,12 +46,7 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
     if study.tokenizer_file:
         read_tokenizer(study.tokenizer_file)
     vocabulary_size = study.data.tokenizer.vocabulary_size or UNKNOWN_VOCABULARY
-    planned = plan_models(
-        study,
-        vocabulary_size,
-        partial(size, code=study.place, trust_code=trust_code),
-        elsewhere=costs_elsewhere(study),
-    )
+    planned = sized_models(study, vocabulary_size, trust_code=trust_code)
     _check_extras(study)
     if not study.compute.cluster:  # whose machines are looked at when the study connects to it
         _check_devices(study, planned)
@@ -286,7 +280,7 @@ def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:
         available = machine_memory()
     if needed > available:
         raise InputError(
-            f"{largest.model_id} has {largest.parameters:,} parameters and needs at least"
+            f"{largest.name} has {largest.parameters:,} parameters and needs at least"
             f" {needed / 1e9:,.1f} GB to be trained; {device} has {available / 1e9:,.1f} GB for it;"
             " make models.dreamer smaller, or its config"
         )

@@ -62,9 +62,7 @@ class Run:
     @property
     def name(self) -> str:
         """Model and seed, in words; in a search also the settings at which the run is."""
-        return " ".join(
-            [f"{self.model.model_id} seed {self.seed}", in_words(self.searched)]
-        ).strip()
+        return " ".join([f"{self.model.name} seed {self.seed}", in_words(self.searched)]).strip()
 
     @property
     def training_name(self) -> str:

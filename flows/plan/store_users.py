@@ -12,6 +12,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from dreamer_study.flows.plan.sizes import COUNTS
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress.disk import folder_size
 from dreamer_study.pipeline.errors import InputError
@@ -19,7 +20,7 @@ from dreamer_study.pipeline.storage.digests import digest
 from dreamer_study.pipeline.storage.files import write_text_atomically
 
 USERS = "studies"  # a folder of the store with a file for each study
-UNUSED = (USERS, "digests", "texts")  # folders of the store that hold no outputs
+UNUSED = (USERS, COUNTS, "digests", "texts")  # folders of the store that hold no outputs
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,6 @@ class Artifacts:
 def artifact_key(*words: str) -> str:
     """Make a key that Prefect accepts (a to z, digits, dashes) of the names of studies and jobs.
 
-    Example: `artifact_key("mini", "train DR+DA-4 seed 0")` gives `mini-train-dr-plus-da-4-seed-0`.
+    Example: `artifact_key("mini", "train DR+DA seed 0")` gives `mini-train-dr-plus-da-seed-0`.
     """
     return re.sub("[^a-z0-9]+", "-", " ".join(words).lower().replace("+", " plus "))

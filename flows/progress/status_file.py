@@ -2,7 +2,7 @@
 
 The file `.progress.json` in the study's folder, which other machines may read too:
 
-    {"study_id": "demo-a8a2fec4", "keys": {"train LA-4 seed 0": {"fraction": 0.31,
+    {"study_id": "demo-a8a2fec4", "keys": {"train LA seed 0": {"fraction": 0.31,
      "words": "loss 1.204, 23,013 tokens/s, ...", "since": 1764321000.2, "at": 1764321011.9}}}
 """
 

@@ -13,11 +13,11 @@ from dreamer_study.flows.progress import reports
 class Progress:
     """The progress of one piece of work.
 
-    `work` names the piece of work, such as "tokens" or "train LA-4 seed 0". `fraction` is between 0
+    `work` names the piece of work, such as "tokens" or "train LA seed 0". `fraction` is between 0
     and 1, and reaches 1 only when the work is done. `detail` is text for a reader: the loss, the
     speed, the time left.
 
-    Example: Progress("train LA-4 seed 0", 0.31, "loss 1.204, 23,013 tokens/s, 24 s left")
+    Example: Progress("train LA seed 0", 0.31, "loss 1.204, 23,013 tokens/s, 24 s left")
     """
 
     work: str

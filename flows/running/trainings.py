@@ -92,7 +92,7 @@ def _forget_failures(plan: Plan) -> None:
         (run.folder / FAILURE).unlink(missing_ok=True)
         if run.status == "racing" and run.tokens > run.goal:
             write_line(
-                f"{run.model.model_id}: the race of its seeds runs again, at {run.goal:,} tokens"
+                f"{run.model.name}: the race of its seeds runs again, at {run.goal:,} tokens"
             )
 
 

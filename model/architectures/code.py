@@ -13,8 +13,9 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -67,9 +68,14 @@ def versions(config: Any, folder: Path) -> dict[str, str]:
     for name in config.files:
         if name.endswith(".py"):
             imported |= _imported(folder / name)
-    by_module = metadata.packages_distributions() if imported else {}
-    packages = {package for name in imported for package in by_module.get(name, ())}
+    packages = {package for name in imported for package in _packages_of().get(name, ())}
     return {package: metadata.version(package) for package in sorted(packages - KNOWN)}
+
+
+@cache
+def _packages_of() -> Mapping[str, list[str]]:
+    """Name the packages that hold each module; looks at every file that is installed."""
+    return metadata.packages_distributions()
 
 
 def _imported(path: Path) -> set[str]:

@@ -4,7 +4,8 @@ FLOPs of a model that is no Dreamer come from forward passes over a row of S tok
 one, by torch's counter of products. What a token costs is taken as a + b S: the counter sees the
 full square of attention, of which a causal model needs (S + 1) / 2 columns on average, so
 a + b (S + 1) / 2 is charged. What works in chunks or windows has b = 0, and is charged what it
-does. The passes work on shapes alone (meta tensors, then fake ones), and on numbers where a model
+does. The passes of a small model work on numbers: without them each operation takes longer. Those
+of a large one work on shapes alone (meta tensors, then fake ones), and on numbers where the model
 needs them.
 """
 
@@ -12,8 +13,11 @@ from __future__ import annotations
 
 import logging
 import math
+import time
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +41,8 @@ from dreamer_study.model.module_config import Architecture, DreamerConfig, Modul
 from dreamer_study.pipeline.errors import InputError
 
 MISFIT = 0.01  # of the cost of a token: what rounding of sizes may change
+SMALL = 10**9  # parameters times the tokens of a row: a second of passes at most
+TIMED = 2  # passes, of which the first allocates and compiles
 MOVING = {
     "cat",
     "stack",
@@ -62,15 +68,62 @@ def count(
     if isinstance(config, DreamerConfig):
         return resources(config, length)
     logging.disable(logging.ERROR)  # torch tells of every operation that works on numbers alone
-    with naming_line(config, code, trust_code=trust_code), on_one_core():
+    with (
+        naming_line(config, code, trust_code=trust_code),
+        on_one_core(),
+        warnings.catch_warnings(action="ignore"),  # of sizes that a search only tries
+    ):
+        counted_on = partial(
+            _count_on, config=config, length=length, code=code, trust_code=trust_code
+        )
+        failed: Exception | None = None
         try:
+            if _is_small(config, code, trust_code):
+                try:
+                    return counted_on("cpu")
+                except Exception as error:  # some models run on no CPU
+                    failed = error
             for tensors in ("meta", "fake"):
                 with suppress(Exception):  # some models read numbers while they are built or run
-                    return _count_on(tensors, config, length, code, trust_code)
+                    return counted_on(tensors)
         finally:
             logging.disable(logging.NOTSET)
+        if failed:
+            raise failed
         torch.compiler.reset()  # what was compiled for tensors without numbers
-        return _count_on("cpu", config, length, code, trust_code)
+        return counted_on("cpu")
+
+
+def seconds_of_row(
+    config: Architecture, *, code: Path | None = None, trust_code: bool = False
+) -> float | None:
+    """Time a forward pass over a row of the training on one core; None for a model that is large.
+
+    None also for one that does not run on a CPU.
+    """
+    with warnings.catch_warnings(action="ignore"), on_one_core(), torch.no_grad():
+        if not _is_small(config, code, trust_code):
+            return None
+        with suppress(Exception):
+            model = build(config, code=code, trust_code=trust_code).eval()
+            row = torch.zeros(1, config.sequence_length, dtype=torch.long)
+            passes = []
+            for _ in range(TIMED):
+                started = time.process_time()
+                model(row)
+                passes.append(time.process_time() - started)
+            return min(passes)
+    return None
+
+
+def _is_small(config: Architecture, code: Path | None, trust_code: bool) -> bool:
+    """Tell whether a pass over a row of a model on numbers takes less than those on shapes."""
+    forget_loaded()
+    with suppress(Exception), torch.device("meta"):
+        model = build(config, code=code, trust_code=trust_code)
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        return parameters * config.sequence_length <= SMALL
+    return False
 
 
 @torch.no_grad()

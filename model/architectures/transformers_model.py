@@ -6,6 +6,7 @@ Its sizes are those of the library's own configuration class.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
@@ -22,6 +23,8 @@ except ImportError as error:
 
 DROPOUTS = ("dropout", "pdrop", "dropout_prob", "dropout_rate")
 OF_OTHER_HEADS = ("classifier", "summary")  # than that of a language model
+# Tokens with a meaning, which a study names for every model, whether its type knows them or not.
+MARKS = ("bos_token_id", "eos_token_id", "pad_token_id")
 # Ends of names of weights that are rates of decay, one for each channel and state.
 RATES_OF_DECAY = ("A_log",)
 # Model types whose gates and inputs alternate in one matrix.
@@ -32,6 +35,35 @@ def _equal(parameter: nn.Parameter, number: int, axis: int) -> dict[str, Any]:
     """Split a weight into a number of equal matrices along an axis."""
     size = parameter.shape[axis] // number
     return {"parts": [size] * number, "axis": axis}
+
+
+def unknown_fields(kind: str, values: Mapping[str, Any]) -> list[str]:
+    """Say of each field that the configuration of a type does not have so, and what is near."""
+    fields = _fields(kind)
+    return [
+        f"{kind} has no field {name}{nearest(name, fields)}"
+        for name in values
+        if name not in fields and name not in MARKS
+    ]
+
+
+def configuration(
+    kind: str, vocabulary_size: int, sequence_length: int, values: Mapping[str, Any]
+) -> Any:
+    """Make the configuration of a model of a type; values of wrong kinds are refused by it."""
+    fields = _fields(kind)
+    aliases = CONFIG_MAPPING[kind].attribute_map
+    longest = aliases.get("max_position_embeddings", "max_position_embeddings")
+    length = {longest: sequence_length} if longest in fields else {}
+    # No token is padding: that of another vocabulary would never be learned here.
+    given = {"vocab_size": vocabulary_size, "pad_token_id": None, **length}
+    given |= {name: value for name, value in values.items() if name in fields}
+    return AutoConfig.for_model(kind, **given)
+
+
+def _fields(kind: str) -> set[str]:
+    """Name the fields of the configuration of a type, by all names that they have."""
+    return {*CONFIG_MAPPING[kind]().to_dict(), *CONFIG_MAPPING[kind].attribute_map}
 
 
 class TransformersModel(nn.Module):
@@ -45,15 +77,10 @@ class TransformersModel(nn.Module):
     ) -> None:
         """Raises InputError for a field that the configuration of this type does not have."""
         super().__init__()
-        aliases = CONFIG_MAPPING[kind].attribute_map
-        longest = aliases.get("max_position_embeddings", "max_position_embeddings")
-        fields = {*CONFIG_MAPPING[kind]().to_dict(), *aliases}
-        for name in values.keys() - fields:
-            raise InputError(f"{kind} has no field {name}{nearest(name, fields)}")
-        length = {longest: sequence_length} if longest in fields else {}
-        # No token is padding: that of another vocabulary would never be learned here.
-        given = {"vocab_size": vocabulary_size, "pad_token_id": None, **length, **values}
-        config = AutoConfig.for_model(kind, **given)
+        unknown = unknown_fields(kind, values)
+        if unknown:
+            raise InputError(unknown[0])
+        config = configuration(kind, vocabulary_size, sequence_length, values)
         self.model = AutoModelForCausalLM.from_config(config)
 
     @classmethod

@@ -354,7 +354,7 @@ def _rates(data: StudyData) -> list[str]:
 
 
 def _unequal_costs(data: StudyData) -> list[str]:
-    """List models whose FLOPs or parameters differ from the baseline's by over 1 %.
+    """List models whose FLOPs or parameters differ from the baseline's by over 1 %, and by what.
 
     Remarks on models follow.
     """
@@ -366,12 +366,12 @@ def _unequal_costs(data: StudyData) -> list[str]:
     unequal = []
     for row in costs.to_dict("records"):
         ratios = [row[name] / row[f"{name}_of_baseline"] - 1 for name in COSTS]
-        if any(abs(ratio) > EQUAL for ratio in ratios):
-            differences = [
-                f"{100 * ratio:+z.0f} % {name}"
-                for ratio, name in zip(ratios, COSTS.values(), strict=True)
-                if pd.notna(ratio)
-            ]
+        differences = [
+            f"{100 * ratio:+z.0f} % {name}"
+            for ratio, name in zip(ratios, COSTS.values(), strict=True)
+            if abs(ratio) > EQUAL
+        ]
+        if differences:
             unequal.append(f"{_model(data, row)} ({', '.join(differences)})")
     texts = []
     if unequal:

@@ -148,7 +148,7 @@ def test_a_worker_that_dies_in_curation_or_training_has_its_work_done_again(
     same_tables(calm, cluster.folder / "run")
     logs = [said(cluster, f"worker-{number}") for number in range(2)]
     assert all("distributed.dreamer" in log for log in logs)
-    for name in ("train LA-2 seed 0", "train DR-2 seed 0", "evaluate LA-2 seed 0 at "):
+    for name in ("train LA seed 0", "train DR seed 0", "evaluate LA seed 0 at "):
         assert any(name in log for log in logs), name
 
 

@@ -132,7 +132,7 @@ def test_the_documented_command_runs_a_study_among_hostile_files_and_strangers_a
     assert {
         "clean world",
         "match models",
-        "train LA-2 seed 0",
+        "train LA seed 0",
         "statistics",
         "report",
     } <= tasks.keys()

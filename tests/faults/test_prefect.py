@@ -42,7 +42,7 @@ class Run:
         # An address at which nothing answers is no reason to do without a server.
         self.process = start(study, self.root, self.log, *options, PREFECT_API_URL=address)
         until(
-            lambda: " train LA-2 seed 0 " in self.log.read_text() and trains(self.root),
+            lambda: " train LA seed 0 " in self.log.read_text() and trains(self.root),
             self.process,
             self.log,
         )
@@ -246,8 +246,8 @@ def test_a_second_run_with_one_more_seed_shows_what_the_store_holds_as_cached(
     again.wait(PATIENCE_SECONDS)
     assert again.returncode == 0, log.read_text()
     states = {task["name"]: task["state_name"] for task in task_runs(root)}  # the newest of a name
-    assert states["train LA-2 seed 0"] == "Cached"
-    assert states["train LA-2 seed 1"] == "Completed"
+    assert states["train LA seed 0"] == "Cached"
+    assert states["train LA seed 1"] == "Completed"
     assert {state for name, state in states.items() if name.endswith("world")} == {"Cached"}
 
 

@@ -298,6 +298,80 @@ def test_the_least_size_is_taken_where_it_is_half_a_step_above_the_target():
         match_to(4.9)
 
 
+TARGET = 452_096.0
+ROUNDED = 403_456.0  # FLOPs of a model whose size in question is 0
+
+
+def found_size(flops, *, start=192, can_be_built=lambda _: True, target=TARGET):
+    """Match one size, of which `flops` are the cost; the size, and the sizes that were counted."""
+    asked = []
+
+    def cost(values):
+        size = values["size"]
+        asked.append(size)
+        if not can_be_built(size):
+            raise InputError("the heads do not divide the size")
+        return {"flops": flops(size)}
+
+    matched = match_fields({"size": start}, {"flops": "size"}, {"flops": target}, cost)
+    return matched["size"], set(asked)
+
+
+@pytest.mark.parametrize(
+    ("flops", "size"),
+    [
+        (lambda size: 100_000.0 + 1500 * size, 235),
+        (lambda size: 100_000.0 + 15 * size**2 + 3 * size, 153),
+        (lambda size: 100_000.0 + 60_000 * size, 6),
+    ],
+    ids=["line", "square", "coarse"],
+)
+def test_a_cost_that_is_a_polynomial_is_counted_six_times(flops, size):
+    found, counted = found_size(flops)
+    assert found == size
+    assert abs(flops(size) - TARGET) <= min(abs(flops(size + by) - TARGET) for by in (-1, 1))
+    assert len(counted) <= 6
+
+
+def test_a_cost_that_is_no_polynomial_is_still_searched():
+    cubes, counted = found_size(lambda size: 10_000.0 + 15 * size**3)
+    assert (cubes, len(counted) < 15) == (31, True)
+    eights, counted = found_size(lambda size: 100_000.0 + 1500 * (-size // 8 * -8))
+    assert 100_000 + 1500 * (-eights // 8 * -8) == 448_000
+    assert len(counted) < 20
+
+
+def test_sizes_are_multiples_of_what_divides_the_start():
+    found, _ = found_size(
+        lambda size: 10_000.0 + 15 * size**2, start=96, can_be_built=lambda size: size % 24 == 0
+    )
+    assert found == 168  # with 192 it would have 24 % more FLOPs than the baseline
+
+
+@pytest.mark.parametrize(
+    ("flops", "words"),
+    [
+        # a model that rounds its size up to a multiple of 256 by itself
+        (
+            lambda size: ROUNDED + 764 * 256 * -(-int(2 * size / 3) // 256),
+            "size does not move its flops as a size does: from 1 to 194 they go from 403,456 to"
+            " 599,040, but jump from 403,456 at 1 to 599,040 at 2, the baseline has 452,096",
+        ),
+        (lambda _: ROUNDED, r"size does not move its flops: from 96 to \d+ they stay at 403,456"),
+        (lambda _: 503_456.0, "size does not move its flops: from 1 to 194 they stay at 503,456"),
+        (lambda _: TARGET, "size does not move its flops: from 1 to 194 they stay at 452,096"),
+        (lambda size: 503_456.0 - size, "they go from 503,455 to 503,262, the baseline"),
+        (lambda size: 603_456.0 - 1000 * size, "from 96 to 12395 they go from 507,456 to -"),
+        (lambda size: ROUNDED + min(size, 300), "they go from 403,552 to 403,756, the baseline"),
+    ],
+    ids=["rounded", "still", "still above", "still at", "falls", "falls through", "ends"],
+)
+def test_a_field_that_does_not_move_its_cost_as_a_size_does_is_refused(flops, words):
+    with pytest.raises(InputError, match=words) as refused:
+        found_size(flops)
+    assert "search another size, or keep its own by match: false" in str(refused.value)
+
+
 def test_what_cannot_be_matched_is_refused_with_the_reason():
     # Routing and depth attention alone cost more than the one tiny expert of this baseline.
     baseline = la(4, hidden_size=64, experts=1, active_experts=1, expert_size=8, vocabulary_size=64)

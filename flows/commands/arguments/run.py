@@ -93,13 +93,13 @@ def _add_checkpoints(commands: Commands) -> None:
         "running.checkpoints:checkpoints",
         "Print the folders of the models that a study has trained.",
         examples=[
-            ("dreamer checkpoints demo --model DR+DA-4 --seed 0", "one model, one seed"),
+            ("dreamer checkpoints demo --model DR+DA --seed 0", "one model, one seed"),
             ("dreamer checkpoints demo --all", "every checkpoint of every run"),
         ],
     )
     add_study(checkpoints)
     checkpoints.option(
-        "--model", metavar="MODEL_ID", help="only this model, such as DR+DA-4 (default: all)"
+        "--model", metavar="MODEL", help="only this model, such as DR+DA (default: all)"
     )
     checkpoints.number("--seed", "only the runs of this seed (default: all)")
     checkpoints.flag("--all", "list every checkpoint, not only the last of each run")

@@ -21,13 +21,15 @@ from dreamer_study.flows.estimates.study_estimate import (
     Resolution,
     WorkLeft,
     estimate_study,
+    largest_model,
     largest_state,
 )
 from dreamer_study.flows.estimates.times import Times
 from dreamer_study.flows.jobs.devices import gpus
-from dreamer_study.flows.plan.model_plan import PlannedModel
+from dreamer_study.flows.plan.model_plan import PlannedModel, shown_name
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
+from dreamer_study.model.module_config import DreamerConfig, ModuleConfig
 from dreamer_study.reports.text.numbers import counted, duration, figure, flops
 
 SIZES = {
@@ -36,7 +38,6 @@ SIZES = {
     "active": "active_experts",
     "hidden": "hidden_size",
     "depth": "depth",
-    "config": "config",
 }
 
 
@@ -69,7 +70,7 @@ def document(estimate: Estimate) -> dict[str, Any]:
         "epochs": {"count": epochs.count, "at_most": epochs.at_least, "packed": epochs.packed},
         "training_flops": estimate.flops,
         "device": estimate.device,
-        "rates": {"tokens_per_second": estimate.rates.by_model, "origin": estimate.rates.origin},
+        "rates": {"tokens_per_second": _rates(estimate), "origin": estimate.rates.origin},
         "time": times
         and {
             "training_seconds": times.training,
@@ -99,9 +100,17 @@ def document(estimate: Estimate) -> dict[str, Any]:
     }
 
 
+def _rates(estimate: Estimate) -> dict[str, float]:
+    """Return the rates that are known, by the names of the models."""
+    rates = estimate.rates.by_model
+    known = [model for model in estimate.models if model.model_id in rates]
+    return {model.name: rates[model.model_id] for model in known}
+
+
 def _model_fields(model: PlannedModel) -> dict[str, Any]:
     return {
-        "model": model.model_id,
+        "model": model.name,
+        "model_id": model.model_id,
         "variant": model.variant,
         "depth": model.depth,
         "parameters": model.parameters,
@@ -131,15 +140,19 @@ def print_estimate(estimate: Estimate) -> None:
     muon = any(model.muon_share is not None for model in estimate.models)
     rows = [_model_row(model, estimate.baseline_of(model), muon=muon) for model in estimate.models]
     print_table(pd.DataFrame(rows))
+    bundled = [model for model in estimate.models if isinstance(model.config, DreamerConfig)]
+    if bundled:
+        console.print()
+        print_table(pd.DataFrame([_sizes_row(model) for model in bundled]))
     console.print()
     print_table(source_table(estimate.data))
     training = study.training
-    last = estimate.models[-1]
     lines = {
         "elsewhere": _elsewhere(estimate),
         **data_lines(study, estimate.data),
         "": (
-            f"{amount(largest_state(estimate))} for the state of a training of {last.model_id},"
+            f"{amount(largest_state(estimate))} for the state of a training of"
+            f" {largest_model(estimate).name},"
             " gradients and activations on top"
         ),
         "tokens": (
@@ -158,7 +171,8 @@ def print_estimate(estimate: Estimate) -> None:
     console.print()
     print_fields((name, text) for name, text in lines.items() if text)
     print_fields(("WARNING", warning) for warning in estimate.warnings)
-    print_fields(("note", notice) for notice in estimate.notices)
+    remarks = [f"{model.name}: {remark}" for model in estimate.models for remark in model.remarks]
+    print_fields(("note", note) for note in (*remarks, *estimate.notices))
 
 
 def _elsewhere(estimate: Estimate) -> str:
@@ -167,7 +181,7 @@ def _elsewhere(estimate: Estimate) -> str:
     for variant in estimate.study.models.elsewhere:
         for depth, costs in estimate.elsewhere[variant.name].items():
             parts.append(
-                f"{variant.name}-{depth} from {variant.origin} ({costs.parameters:,} parameters,"
+                f"{shown_name(estimate.study, variant.name, depth)} from {variant.origin} ({costs.parameters:,} parameters,"
                 f" {costs.flops_per_token:,.0f} FLOPs a token)"
             )
     return "; ".join(parts)
@@ -229,7 +243,7 @@ def _time_lines(estimate: Estimate) -> dict[str, str]:
         return lines
 
     speeds = ", ".join(
-        f"{model.model_id} {_speed(rates.by_model[model.model_id])}" for model in estimate.models
+        f"{model.name} {_speed(rates.by_model[model.model_id])}" for model in estimate.models
     )
     busy = times.busy / 3600 / times.device_hours
     lines = {
@@ -291,22 +305,33 @@ def _resolution(resolution: Resolution) -> str:
 
 def _model_row(model: PlannedModel, baseline: PlannedModel, *, muon: bool) -> dict[str, object]:
     """Make the row of a model; with a column for Muon's share where it trains any of them."""
-    config = model.config.to_dict()
     under_muon = {}
     if muon:
         share = model.muon_share
         under_muon["by Muon"] = "-" if share is None else f"{share:.0%}"
     return {
-        "model": model.model_id,
+        "model": model.name,
         "parameters": model.parameters,
         "FLOPs/token": model.flops_per_token,
         "FLOPs to baseline": _difference(model.flops_per_token, baseline.flops_per_token),
         "parameters to baseline": _difference(model.parameters, baseline.parameters),
         "memory": amount(model.memory_bytes),
         **under_muon,
-        **{name: config.get(field, "-") for name, field in SIZES.items()},
-        "remarks": "; ".join(model.remarks),
+        "searched": _searched(model),
     }
+
+
+def _searched(model: PlannedModel) -> str:
+    """List the sizes of a model that matching has searched."""
+    config = model.config
+    values = config.config if isinstance(config, ModuleConfig) else config.to_dict()
+    return ", ".join(f"{field} {values[field]}" for field in model.searched) or "-"
+
+
+def _sizes_row(model: PlannedModel) -> dict[str, object]:
+    """Make the row of the sizes of a model of the bundled family."""
+    config = model.config.to_dict()
+    return {"model": model.name, **{name: config[field] for name, field in SIZES.items()}}
 
 
 def _difference(ours: float, theirs: float) -> str:

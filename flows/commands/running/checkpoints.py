@@ -29,7 +29,8 @@ def checkpoints(options: argparse.Namespace) -> None:
     chosen = [
         run
         for run in runs
-        if options.model in (None, run.model.model_id) and options.seed in (None, run.seed)
+        if options.model in (None, run.model.name, run.model.model_id)
+        and options.seed in (None, run.seed)
     ]
     if not chosen:
         raise InputError(
@@ -40,7 +41,7 @@ def checkpoints(options: argparse.Namespace) -> None:
         print_document(study=study.study_id, runs=[_fields(one) for one in shown])
         return
     for run, status, written in shown:
-        name = f"{run.model.model_id:<12} seed {run.seed:<4}"
+        name = f"{run.model.name:<12} seed {run.seed:<4}"
         remark = "" if status in (COMPLETE, EVALUATING) else f"  ({status})"
         if not written:
             print(f"{name} has no checkpoint{remark}")
@@ -63,7 +64,8 @@ def _written(run: Run, options: argparse.Namespace) -> list[Checkpoint]:
 def _fields(shown: _Shown) -> dict[str, Any]:
     run = shown.run
     return {
-        "model": run.model.model_id,
+        "model": run.model.name,
+        "model_id": run.model.model_id,
         "variant": run.model.variant,
         "depth": run.model.depth,
         "seed": run.seed,

@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import re
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -35,6 +36,7 @@ from dreamer_study.pipeline.sources.table import SOURCES
 from tests.flows.by_hand import Planned, study_file, tiny
 from tests.flows.small_study import PROJECT, TINY
 from tests.model.saved_files import rewrite
+from tests.model.test_contract import FILE, HERE
 from tests.sql.empty import empty_file
 
 
@@ -197,11 +199,60 @@ def test_every_source_of_the_table_has_a_size_or_is_said_to_be_unknown() -> None
 
 
 def plan_lines(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, str]:
-    """The lines that `dreamer plan` prints, by their first word."""
+    """The lines that `dreamer plan` prints, by their first word; of several the first."""
     capsys.readouterr()
     assert main(["plan", *map(str, arguments)]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    return {line.split()[0]: line for line in printed if line.strip()}
+    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    return {line.split()[0]: line for line in reversed(printed) if line}
+
+
+def test_a_plan_shows_what_was_searched_and_other_sizes_apart(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    shutil.copy(HERE / FILE, tmp_path)
+    mixture = {
+        "name": "Mixture",
+        "module": f"{FILE}:Mixture",
+        "config": {"hidden_size": 16, "experts": 4, "expert_size": 64},
+        "match": {"flops": "expert_size"},
+    }
+    whole = {"name": "Whole", "module": f"{FILE}:Whole"}
+    file = study_file(tmp_path, models={"variants": ["LA", "DR", mixture, whole]})
+    arguments = ["plan", str(file), "--root", str(tmp_path / "run"), "--trust-code"]
+    assert main(arguments) == 0
+    models, sizes, *_ = capsys.readouterr().out.partition("\n\n")[2].split("\n\n")
+    searched = [re.split(r"  +", line.strip())[-1] for line in models.splitlines()]
+    assert searched[:2] == ["searched", "-"]
+    assert re.fullmatch(r"expert_size \d+, experts \d+", searched[2])
+    assert re.fullmatch(r"expert_size \d+", searched[3])
+    assert searched[4] == "-"
+    assert [line.split()[0] for line in sizes.splitlines()] == ["model", "LA", "DR"]
+    assert sizes.splitlines()[0].split() == [
+        "model",
+        "expert",
+        "size",
+        "experts",
+        "active",
+        "hidden",
+        "depth",
+    ]
+
+
+def test_a_depth_stands_in_a_name_only_beside_other_depths(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for depths, names in ((["2"], ["LA", "DR"]), (["2", "3"], ["LA-2", "DR-2", "LA-3", "DR-3"])):
+        models = {"variants": ["LA", "DR"], "depths": [int(depth) for depth in depths]}
+        file = study_file(tmp_path, models=models)
+        lines = plan_lines(capsys, file, "--root", tmp_path / "run")
+        assert set(names) < set(lines)
+        assert f"no run of {', '.join(names)} in the store" in lines["time"]
+        assert main(["plan", str(file), "--root", str(tmp_path / "run"), "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)["models"]
+        assert [model["model"] for model in found] == names
+        assert {model["model_id"] for model in found} == {
+            f"{variant}-{depth}" for variant in ("LA", "DR") for depth in depths
+        }
 
 
 def test_the_paper_study_prints_totals_and_what_is_unknown(
@@ -211,11 +262,9 @@ def test_the_paper_study_prints_totals_and_what_is_unknown(
     assert "at least 135,914,853 documents (2 of 15 sources unknown)" in lines["data"]
     assert "176 GB of disk or more" in lines["stages"]
     assert lines["nemotron-sft-math"].split()[1:] == ["unknown"] * 4
-    assert {"517", "504"} < set(lines["DR-16"].split()), (
-        "expert size and count of the paper's Table 3"
-    )
-    assert {"537", "480"} < set(lines["DR+DA-16"].split())
-    assert "+0.24 %" in lines["DR+DA-16"]
+    assert lines["DR"].endswith(" expert_size 504, experts 517"), "of the paper's Table 3"
+    assert lines["DR+DA"].endswith(" expert_size 480, experts 537")
+    assert "+0.24 %" in lines["DR+DA"]
     assert "your 198 TFLOP/s" in lines["rate"]
     assert "8 x GPU" in lines["time"]
     assert lines["hours"].startswith("hours     2,400 GPU-hours, ")
@@ -240,7 +289,7 @@ def test_plan_of_every_preset(
     assert main(["plan", preset, "--root", str(tmp_path), "--gpus", "1", "--price", "1"]) == 0
     out = capsys.readouterr().out
     assert "FLOPs of training" in out
-    assert "\ntime      not known: no run of LA-" in out
+    assert "\ntime      not known: no run of LA" in out
     assert "--tflops N" in out
     assert "\nprice     not known without a time\n" in out
     detects = "in four of five such studies with" in out and "one more seed can detect" in out
@@ -254,11 +303,11 @@ def test_a_plan_measures_training_steps_here(
         tmp_path, models={"variants": ["LA", {"name": "twin", "family": "LA", "seeds": [7]}]}
     )
     lines = plan_lines(capsys, file, "--root", tmp_path / "run", "--measure")
-    first, second = re.findall(r"(?:LA|twin)-2 (\d[\d,]*\d)", lines["rate"])
+    first, second = re.findall(r"(?:LA|twin) (\d[\d,]*\d)", lines["rate"])
     assert first == second, "a twin is measured once"
     assert "tokens/s on one core: 10 steps of each measured now, on cpu" in lines["rate"]
     assert "of training and" in lines["time"]
-    assert not (tmp_path / "run").exists()
+    assert [path.name for path in (tmp_path / "run").glob("*/*")] == ["counts"]
 
 
 @pytest.mark.parametrize(
@@ -304,21 +353,21 @@ def test_a_plan_takes_the_rates_of_runs_in_the_store(
     trained(second, tokens=500, seconds=2.0)
     trained(other, tokens=600, seconds=2.0, device="NVIDIA H100")
     trained(young, tokens=600, seconds=2.0, step=9)
-    assert "not known: no run of DR-2 in the store" in plan_lines(capsys, *arguments)["time"]
+    assert "not known: no run of DR in the store" in plan_lines(capsys, *arguments)["time"]
 
     trained(young, tokens=600, seconds=2.0)
     (young.folder / "progress.json").write_text(json.dumps({"ranks": 2}))
     lines = plan_lines(capsys, *arguments)
-    assert "LA-2 250, DR-2 150 tokens/s on one core: 3 runs in the store, on cpu" in lines["rate"]
-    assert "not known: no run of LA-2" in plan_lines(capsys, *arguments, "--gpus", "1")["time"]
+    assert "LA 250, DR 150 tokens/s on one core: 3 runs in the store, on cpu" in lines["rate"]
+    assert "not known: no run of LA" in plan_lines(capsys, *arguments, "--gpus", "1")["time"]
     trained(first, tokens=1000, seconds=1.0, device="NVIDIA H100")
     lines = plan_lines(capsys, *arguments, "--gpus", "1")
-    assert "LA-2 1,000, DR-2 300 tokens/s on one GPU: 2 runs in the store" in lines["rate"]
+    assert "LA 1,000, DR 300 tokens/s on one GPU: 2 runs in the store" in lines["rate"]
     assert "on NVIDIA H100" in lines["rate"]
 
     # a damaged run is told by others
     (second.folder / "run.json").write_text("{")
-    assert "DR-2 150" not in plan_lines(capsys, *arguments)["time"]
+    assert "DR 150" not in plan_lines(capsys, *arguments)["time"]
     # an option decides
     assert "your 2 TFLOP/s" in plan_lines(capsys, *arguments, "--tflops", "2")["rate"]
 

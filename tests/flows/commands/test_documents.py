@@ -74,7 +74,7 @@ def test_status(study: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     assert of_first == [
         {
             "stage": "train",
-            "model": "LA-2",
+            "model": "LA",
             "seed": 0,
             "state": "complete",
             "done": 1.0,
@@ -88,7 +88,7 @@ def test_checkpoints(study: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys, "checkpoints", study.study.folder)
     first, second = found["runs"]
     (checkpoint,) = first["checkpoints"]
-    assert (first["model"], first["seed"], second["seed"]) == ("LA-2", 0, 1)
+    assert (first["model"], first["seed"], second["seed"]) == ("LA", 0, 1)
     assert Path(checkpoint["folder"]).is_dir()
     assert checkpoint["tokens"] == int(Path(checkpoint["folder"]).name)
     assert second["checkpoints"] == []
@@ -98,7 +98,7 @@ def test_checkpoints(study: Plan, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_plan(study: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys, "plan", study.study.folder)
-    assert [model["model"] for model in found["models"]] == ["LA-2"]
+    assert [model["model"] for model in found["models"]] == ["LA"]
     assert found["models"][0]["parameters"] == study.models[0].parameters
     assert found["time"] is None
     assert found["left"]["trainings"] == 1
@@ -106,7 +106,7 @@ def test_plan(study: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["bytes"]["free"] > 0
     priced = document(capsys, "plan", study.study.folder, "--tflops", 1, "--price", 2)
     assert priced["price"] == pytest.approx(2 * priced["time"]["device_hours"])
-    assert priced["rates"]["tokens_per_second"]["LA-2"] > 0
+    assert priced["rates"]["tokens_per_second"]["LA"] > 0
 
 
 def test_verify(study: Plan, capsys: pytest.CaptureFixture[str]) -> None:

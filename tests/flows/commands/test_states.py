@@ -108,18 +108,18 @@ def test_a_training_runs_while_the_lock_is_held_and_is_stopped_after(study: Stud
     begin_training(study, 0)
     words = "loss 2.500, stalled since 2026-11-22 12:03:11, process 4711 on gpu07"
     with recorded(study):
-        reports.report("screen LA-2 seed 0", 0.5, words)
+        reports.report("screen LA seed 0", 0.5, words)
     time.sleep(0.05)
     with only_run(study):
-        assert states(study)["train LA-2 0"].state == "waiting", (
+        assert states(study)["train LA 0"].state == "waiting", (
             "what was reported is of an earlier start"
         )
         with recorded(study):
-            reports.report("screen LA-2 seed 0", 0.5, words)
+            reports.report("screen LA seed 0", 0.5, words)
         found = states(study)
-        assert found["train LA-2 0"] == State("train", "LA-2", 0, "running", 0.5, 12.0, words)
-        assert found["train LA-2 1"].state == found["evaluate LA-2 0"].state == "waiting"
-    assert states(study)["train LA-2 0"].state == "stopped"
+        assert found["train LA 0"] == State("train", "LA", 0, "running", 0.5, 12.0, words)
+        assert found["train LA 1"].state == found["evaluate LA 0"].state == "waiting"
+    assert states(study)["train LA 0"].state == "stopped"
     assert overall(read_states(Plan(study)), runs=False) == "stopped"
 
 
@@ -129,25 +129,25 @@ def test_the_seed_that_won_the_race_is_evaluated_as_far_as_its_checkpoints_are(
 ) -> None:
     choose(study, evaluated)
     found = states(study)
-    assert [found[f"train LA-2 {seed}"].state for seed in (0, 1)] == ["complete", "screened"]
-    assert [name for name in found if name.startswith("evaluate")] == ["evaluate LA-2 0"]
-    assert found["evaluate LA-2 0"].progress == evaluated / 4
-    assert found["evaluate LA-2 0"].state == state
+    assert [found[f"train LA {seed}"].state for seed in (0, 1)] == ["complete", "screened"]
+    assert [name for name in found if name.startswith("evaluate")] == ["evaluate LA 0"]
+    assert found["evaluate LA 0"].progress == evaluated / 4
+    assert found["evaluate LA 0"].state == state
 
 
 def test_an_evaluation_that_the_flow_calls_silent_is_named(study: Study) -> None:
     choose(study, evaluated=1)
-    key, words = "evaluate LA-2 seed 0", "1 of 4 checkpoints, stalled since 2026-11-22 12:03:11"
+    key, words = "evaluate LA seed 0", "1 of 4 checkpoints, stalled since 2026-11-22 12:03:11"
     with only_run(study):
-        assert states(study)["evaluate LA-2 0"].state == "waiting"
+        assert states(study)["evaluate LA 0"].state == "waiting"
         with recorded(study):
             reports.report(key, 0.0, words)
-        found = states(study)["evaluate LA-2 0"]
+        found = states(study)["evaluate LA 0"]
         assert (found.state, found.detail) == ("running", words)
         with recorded(study):
             reports.report(key, 1.0, "goes on")
-        assert states(study)["evaluate LA-2 0"].state == "waiting"
-    assert states(study)["evaluate LA-2 0"].state == "stopped"
+        assert states(study)["evaluate LA 0"].state == "waiting"
+    assert states(study)["evaluate LA 0"].state == "stopped"
 
 
 def test_failures_are_named(study: Study) -> None:
@@ -157,12 +157,12 @@ def test_failures_are_named(study: Study) -> None:
     (loser.folder / "failure.txt").write_text("the loss is not a number")
     shutil.rmtree(loser.folder / "state")
     evaluation = SimpleNamespace(
-        kind="evaluation", name="evaluate LA-2 seed 0 at 6,007 tokens", goal=4, folder=study.folder
+        kind="evaluation", name="evaluate LA seed 0 at 6,007 tokens", goal=4, folder=study.folder
     )
     with recorded(study):
         Followed(plan).tell(Event(evaluation, "failed", Failed("no memory")))
     found = states(study)
-    training, evaluation = found["train LA-2 1"], found["evaluate LA-2 0"]
+    training, evaluation = found["train LA 1"], found["evaluate LA 0"]
     assert (training.state, training.detail.split(" (see")[0]) == (
         "failed",
         "the loss is not a number",
@@ -181,7 +181,7 @@ def test_a_real_study_runs_is_killed_and_ends(
 
     def under_way() -> bool:
         # one look: another one may come when the run has ended
-        training.append(states(study)["train LA-2 0"])
+        training.append(states(study)["train LA 0"])
         return training[-1].progress >= 0.02 and "tokens/s" in training[-1].detail
 
     try:
@@ -190,7 +190,7 @@ def test_a_real_study_runs_is_killed_and_ends(
         os.killpg(first.pid, signal.SIGKILL)
         first.wait()
     assert training[-1].state == "running"
-    assert states(study)["train LA-2 0"].state == "stopped"
+    assert states(study)["train LA 0"].state == "stopped"
     watched = start(path, tmp_path / "root", tmp_path / "log", "--plain")
     until(lambda: runs_elsewhere(study), watched)
     assert main(["status", str(path), "--root", str(tmp_path / "root"), "--watch"]) == 0

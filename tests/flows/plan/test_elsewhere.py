@@ -54,7 +54,7 @@ def test_rows_of_another_study_give_the_ratios_of_a_study_that_trains_all(
     path = joined(tmp_path, origin)
     root = tmp_path / "root"
     assert main(["plan", str(path)]) == 0
-    assert f"LA-2 from {origin}" in " ".join(capsys.readouterr().out.split())
+    assert f"LA from {origin}" in " ".join(capsys.readouterr().out.split())
     assert main(["run", str(path), "--root", str(root), "--plain"]) == 0
     assert not list(root.glob("store/runs/LA-*"))
     expected = query(origin / "results.duckdb", RATIOS)

@@ -169,8 +169,8 @@ def test_an_own_optimizer_is_trusted_copied_and_part_of_the_run(
     changed = load_study(tmp_path / "study.yaml", root=root)
     assert changed.study_id != study_id
     second = runs_of(Plan(changed), trust_code=True)
-    assert second["LA-2 seed 0"] == first["LA-2 seed 0"]
-    assert second["Lion-2 seed 0"] != first["Lion-2 seed 0"]
+    assert second["LA seed 0"] == first["LA seed 0"]
+    assert second["Lion seed 0"] != first["Lion seed 0"]
 
 
 @pytest.mark.parametrize(
@@ -275,13 +275,13 @@ def test_all_combinations_are_tried_the_edges_grow_and_each_run_has_what_was_cho
     plan = tuned(prepared, tmp_path)
     first = [run.name for run in plan.tuning_runs]
     assert len(first) == 3 * 2 * 2 + 2, "of own the decay alone is searched"
-    assert "LA-2 seed 900 rate 0.001, weight decay 0.01, decay 0.2" in first
-    assert "own-2 seed 900 decay 0.5" in first
+    assert "LA seed 900 rate 0.001, weight decay 0.01, decay 0.2" in first
+    assert "own seed 900 decay 0.5" in first
     names = search(plan, best_at(2e-3, 0.1, 0.5))
     assert names[: len(first)] == first
     # weight decay 1 and decay 1 lie beyond the edges that were best, for LA and own alike
     assert len(names) == 3 * 3 * 3 + 3
-    assert "LA-2 seed 900 rate 0.002, weight decay 1, decay 1" in names
+    assert "LA seed 900 rate 0.002, weight decay 1, decay 1" in names
     chosen = {run.model.variant: run.content["training"] for run in plan.runs}
     assert chosen["LA"]["learning_rate"] == 2e-3
     assert chosen["LA"]["weight_decay"] == 0.1
@@ -292,8 +292,8 @@ def test_all_combinations_are_tried_the_edges_grow_and_each_run_has_what_was_cho
     assert chosen["slow"]["learning_rate"] == pytest.approx(5e-4)
     assert chosen["slow"]["weight_decay"] == 0.1, "of LA, whose rate it has a share of"
     assert chosen["slow"]["schedule"]["decay"] == 0.5
-    (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("LA-2: ")]
-    assert line.startswith("LA-2: learning rate 0.002, weight decay 0.1, decay 0.5; mean losses: ")
+    (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("LA: ")]
+    assert line.startswith("LA: learning rate 0.002, weight decay 0.1, decay 0.5; mean losses: ")
     assert "at the edge" not in line
     rows = Plan(plan.study).search
     assert {row["tokens"] for row in rows} == {6000}
@@ -306,8 +306,8 @@ def test_a_weight_decay_alone_is_searched_at_the_rate_of_all(
     tune = {"weight_decay": [0.0, 0.1], "seeds": [900], "tokens": 6000}
     plan = tuned(prepared, tmp_path, tune)
     assert [run.name for run in plan.tuning_runs] == [
-        "LA-2 seed 900 weight decay 0",
-        "LA-2 seed 900 weight decay 0.1",
+        "LA seed 900 weight decay 0",
+        "LA seed 900 weight decay 0.1",
     ]
     assert {run.learning_rate for run in plan.tuning_runs} == {2e-3}
     search(plan, lambda run: 1 + run["training"]["weight_decay"])

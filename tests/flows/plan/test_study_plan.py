@@ -145,7 +145,7 @@ def test_other_depths_decide_the_last_evaluation_of_recurrent_models_alone(
     before, after = (prepared(evaluation={"depths": depths}) for depths in ([], [1, 2]))
     first, second = evaluation_keys(before), evaluation_keys(after)
     changed = set(first) - kept(first, second)
-    assert {(name.split("-")[0], point) for name, point, _ in changed} == {
+    assert {(name.split()[0], point) for name, point, _ in changed} == {
         ("DR", 24_000),
         ("DR+DA", 24_000),
     }

@@ -50,7 +50,7 @@ def test_models_that_fail_end_no_other_run(
     command = ["run", str(path), "--root", str(tmp_path / "out"), "--trust-code", "--plain"]
     assert main(command) == 1
     said = capsys.readouterr().err
-    assert "train FifthStep-2 seed 0: python -m dreamer_study.model.train ended with" in said
+    assert "train FifthStep seed 0: python -m dreamer_study.model.train ended with" in said
     assert "log.txt" in said
     assert "the report of everything else is" in said
     assert "Traceback" not in said

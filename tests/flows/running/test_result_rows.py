@@ -50,7 +50,7 @@ def test_every_step_is_done_once(heard: Heard) -> None:
     of_all = ("deduplicate", "decontaminate", "tokenizer", "tokens", "funnel")
     done = [key for key, _, words in heard.reports if words == "done"]
     assert done[:-2] == ["world", "items", *each_source, *of_all]
-    assert set(done[-2:]) == {"train LA-2 seed 0", "train DR+DA-2 seed 0"}
+    assert set(done[-2:]) == {"train LA seed 0", "train DR+DA seed 0"}
 
 
 def test_all_that_evaluation_finds_is_entered_once(evaluated: Plan) -> None:

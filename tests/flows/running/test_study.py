@@ -68,7 +68,7 @@ def test_a_study_goes_from_its_data_to_its_report_and_nothing_is_done_twice(
     made = ["data ceiling builtin", "match match models", "statistics", "report"]
     assert seen.steps == made, "the data are there"
     trainings = [name for name in jobs.names if name.startswith("train ")]
-    assert trainings == ["train LA-2 seed 0", "train DR-2 seed 0"]
+    assert trainings == ["train LA seed 0", "train DR seed 0"]
     evaluations = [
         f"evaluate {run.name} at {one.tokens:,} tokens"
         for run in plan.runs
@@ -236,9 +236,9 @@ def test_a_study_ends_after_a_stage_and_says_what_comes_next(
 def test_a_checkpoint_is_evaluated_when_it_comes(prepared: Planned) -> None:
     jobs = JobsByHand()
     run(prepared(**ONE), jobs)
-    asked = f"evaluate LA-2 seed 0 at {6007:,} tokens"
+    asked = f"evaluate LA seed 0 at {6007:,} tokens"
     first, second, *_ = (
-        place for place, what in enumerate(jobs.told) if what == "checkpoint: train LA-2 seed 0"
+        place for place, what in enumerate(jobs.told) if what == "checkpoint: train LA seed 0"
     )
     assert jobs.told[first : second + 1].count(f"submitted: {asked}") == 1
     (job,) = [job for job in jobs.submitted if job.name == asked]
@@ -250,18 +250,18 @@ def test_a_checkpoint_is_evaluated_when_it_comes(prepared: Planned) -> None:
 @pytest.mark.slow
 def test_a_failed_training_ends_no_other_and_is_tried_again(prepared: Planned) -> None:
     plan = prepared()
-    failing = next(run for run in plan.runs if run.name == "DR-2 seed 0")
+    failing = next(run for run in plan.runs if run.name == "DR seed 0")
     reason = f"{failing.folder}: step 3: the loss is not a number"
     jobs = JobsByHand(
-        {"train DR-2 seed 0": Failed(f"train DR-2 seed 0: ended with status 1: {reason}", reason)}
+        {"train DR seed 0": Failed(f"train DR seed 0: ended with status 1: {reason}", reason)}
     )
     with pytest.raises(
-        Failed, match=r"train DR-2 seed 0: .*the loss is not a number; `dreamer run .*` tries again"
+        Failed, match=r"train DR seed 0: .*the loss is not a number; `dreamer run .*` tries again"
     ):
         run(plan, jobs)
     assert not jobs.stopped
     assert failing.failure == "step 3: the loss is not a number"
-    assert {run.name for run in plan.runs if run.done} == {"LA-2 seed 0", "DR+DA-2 seed 0"}
+    assert {run.name for run in plan.runs if run.done} == {"LA seed 0", "DR+DA seed 0"}
     found = query(
         plan.study.database,
         "from runs join internal.run_details using (run_id) where status = 'failed'",
@@ -272,8 +272,8 @@ def test_a_failed_training_ends_no_other_and_is_tried_again(prepared: Planned) -
 
     again = JobsByHand()
     run(Plan(plan.study), again)
-    assert {name for name in again.names if name.startswith("train ")} == {"train DR-2 seed 0"}
-    assert all("DR-2 seed 0" in name for name in again.names)
+    assert {name for name in again.names if name.startswith("train ")} == {"train DR seed 0"}
+    assert all("DR seed 0" in name for name in again.names)
     assert failing.failure == ""
     assert plan.evaluated
     assert query(plan.study.database, "from internal.run_details where failure is not null").empty
@@ -285,8 +285,8 @@ def test_the_report_of_the_others_is_written_and_all_that_failed_is_counted(
 ) -> None:
     plan, one, other = (
         prepared(models={"variants": ["LA", "DR"]}),
-        "train DR-2 seed 0",
-        "evaluate LA-2 seed 0 at 6,007 tokens",
+        "train DR seed 0",
+        "evaluate LA seed 0 at 6,007 tokens",
     )
     with pytest.raises(Failed) as error:
         run(
@@ -305,7 +305,7 @@ def test_the_report_of_the_others_is_written_and_all_that_failed_is_counted(
 def test_after_two_equal_failures_the_other_evaluations_of_a_run_wait(prepared: Planned) -> None:
     plan = prepared(**ONE)
     run(plan, JobsByHand(), Options(until="train"))
-    names = [f"evaluate LA-2 seed 0 at {one.tokens:,} tokens" for one in plan.runs[0].checkpoints]
+    names = [f"evaluate LA seed 0 at {one.tokens:,} tokens" for one in plan.runs[0].checkpoints]
     failing = {
         name: Failed(f"{name}: no", f"my.py:3: {number} of [3, {number}] is too much")
         for number, name in enumerate(names)
@@ -322,7 +322,7 @@ def test_after_two_equal_failures_the_other_evaluations_of_a_run_wait(prepared: 
 
 @pytest.mark.slow
 def test_a_failed_evaluation_is_tried_again_alone(prepared: Planned) -> None:
-    plan, failing = prepared(**ONE), "evaluate LA-2 seed 0 at 6,007 tokens"
+    plan, failing = prepared(**ONE), "evaluate LA seed 0 at 6,007 tokens"
     with pytest.raises(Failed, match="no memory"):
         run(plan, JobsByHand({failing: Failed("no memory")}))
     assert (plan.trained, plan.evaluated) == (True, False)
@@ -339,7 +339,7 @@ def test_a_failed_evaluation_is_tried_again_alone(prepared: Planned) -> None:
 def test_bad_input_of_a_job_and_what_is_no_failure_of_it_stops_all(
     prepared: Planned, error: Exception
 ) -> None:
-    plan, jobs = prepared(), JobsByHand({"evaluate DR+DA-2 seed 0 at 6,007 tokens": error})
+    plan, jobs = prepared(), JobsByHand({"evaluate DR+DA seed 0 at 6,007 tokens": error})
     with pytest.raises(type(error)):
         run(plan, jobs)
     assert jobs.stopped
@@ -351,12 +351,12 @@ def test_a_race_is_decided_when_all_seeds_have_ended(prepared: Planned) -> None:
     plan, jobs = prepared(training=RACE, **ONE), JobsByHand(losses={0: 2.0, 1: 1.0})
     run(plan, jobs)
     assert [name for name in jobs.names if not name.startswith("evaluate")] == [
-        "screen LA-2 seed 0",
-        "screen LA-2 seed 1",
-        "train LA-2 seed 1",
+        "screen LA seed 0",
+        "screen LA seed 1",
+        "train LA seed 1",
     ]
-    assert jobs.told.index("submitted: train LA-2 seed 1") > jobs.told.index(
-        "finished: screen LA-2 seed 0"
+    assert jobs.told.index("submitted: train LA seed 1") > jobs.told.index(
+        "finished: screen LA seed 0"
     )
     assert [run.status for run in plan.runs] == ["screened", "chosen"]
     assert [run.tokens for run in plan.runs] == [6007, 24_007]
@@ -392,18 +392,18 @@ def test_seeds_that_fail_in_a_race_have_lost_and_are_not_tried_again_in_vain(
     plan = prepared(
         training=RACE, models={"variants": ["LA", "DR"]}, evaluation={"introspect": False}
     )
-    failing = ["screen LA-2 seed 0", "screen DR-2 seed 0", "screen DR-2 seed 1"]
+    failing = ["screen LA seed 0", "screen DR seed 0", "screen DR seed 1"]
     with pytest.raises(Failed, match="and 2 more"):
         run(plan, JobsByHand({name: Failed("no number") for name in failing}))
     assert {run.name: run.status for run in plan.runs} == {
-        **{"LA-2 seed 0": "screened", "LA-2 seed 1": "chosen"},
-        **{"DR-2 seed 0": "racing", "DR-2 seed 1": "racing"},
+        **{"LA seed 0": "screened", "LA seed 1": "chosen"},
+        **{"DR seed 0": "racing", "DR seed 1": "racing"},
     }
     again = JobsByHand()
     run(Plan(plan.study), again)
     assert plan.evaluated
-    assert {"screen DR-2 seed 0", "screen DR-2 seed 1"} <= set(again.names)
-    assert "screen LA-2 seed 1" not in again.names
+    assert {"screen DR seed 0", "screen DR seed 1"} <= set(again.names)
+    assert "screen LA seed 1" not in again.names
 
 
 @pytest.mark.slow
@@ -453,7 +453,7 @@ def test_a_race_at_another_point_is_said_in_one_line(
     )
     run(plan, jobs)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "race" in line]
-    assert line == "LA-2: the race of its seeds runs again, at 12,000 tokens"
+    assert line == "LA: the race of its seeds runs again, at 12,000 tokens"
     assert plan.evaluated
 
 
@@ -486,7 +486,7 @@ def test_a_run_that_has_gone_past_a_checkpoint_of_the_study_is_refused(prepared:
     run(longer, JobsByHand())
     plan, jobs = prepared(training={"checkpoints": [6000, 12_000, 18_000]}, **ONE), JobsByHand()
     with pytest.raises(
-        InputError, match=r"LA-2 seed 0 was trained further .* none at 6,000, 18,000 tokens; name"
+        InputError, match=r"LA seed 0 was trained further .* none at 6,000, 18,000 tokens; name"
     ):
         run(plan, jobs)
     assert jobs.submitted == []

@@ -137,7 +137,7 @@ def test_the_search_is_measured_on_documents_of_its_own_and_in_no_other_table(
     plan = planned(training=TRAINING, **ONE)
     train(plan.tuning_runs[0])
     describe = dict(work_left(plan, Options(), ()))[
-        "evaluate LA-2 seed 900 rate 0.001 at 6,007 tokens"
+        "evaluate LA seed 900 rate 0.001 at 6,007 tokens"
     ]
     asked = json.loads(Path(describe().arguments[0]).read_text())
     run(plan, JobsByHand(tuning=bowl(LA=2e-3)))
@@ -168,7 +168,7 @@ def test_a_second_start_searches_nothing_also_after_the_search_was_cleaned_away(
     longer = {**TRAINING, "seeds": [0, 1], "tokens": 48_000, "checkpoint_every": 6000}
     jobs = JobsByHand()
     run(Plan(tiny(plan.study.folder, training=longer, **ONE)), jobs)
-    assert trained(jobs) == ["train LA-2 seed 0", "train LA-2 seed 1"]
+    assert trained(jobs) == ["train LA seed 0", "train LA seed 1"]
 
 
 @pytest.mark.slow
@@ -194,7 +194,7 @@ def test_a_grid_whose_edge_is_best_grows_once_for_all_variants_and_says_where_th
     assert searched(plan) == {"LA": pytest.approx(tried), "DR": pytest.approx(tried)}
     assert chosen(plan) == {"LA": pytest.approx(rates[0]), "DR": pytest.approx(rates[1])}
     said = capsys.readouterr().err
-    for model, rate in zip(("LA-2", "DR-2"), rates, strict=True):
+    for model, rate in zip(("LA", "DR"), rates, strict=True):
         (line,) = [
             line
             for line in said.splitlines()
@@ -227,9 +227,9 @@ def test_a_rate_at_which_a_training_failed_is_not_chosen_and_the_study_names_it(
     planned: Planned,
 ) -> None:
     plan = planned(training=TRAINING, **ONE)
-    name = "tune LA-2 seed 901 rate 0.002"
+    name = "tune LA seed 901 rate 0.002"
     jobs = JobsByHand({name: Failed(f"{name}: the loss is not a number")}, tuning=bowl(LA=2.1e-3))
-    with pytest.raises(Failed, match=r"tune LA-2 seed 901 rate 0\.002"):
+    with pytest.raises(Failed, match=r"tune LA seed 901 rate 0\.002"):
         run(plan, jobs)
     assert chosen(plan) == {"LA": 4e-3}
     assert query(plan.study.database, "from tuning where loss is null")[
@@ -246,8 +246,8 @@ def test_a_stopped_search_goes_on_and_status_shows_it(planned: Planned) -> None:
     train(plan.tuning_runs[0])
     states = [one for one in read_states(plan) if one.stage == "tune"]
     assert [(one.model, one.seed, one.state) for one in states][:2] == [
-        ("LA-2 rate 0.001", 900, "complete"),
-        ("LA-2 rate 0.001", 901, "waiting"),
+        ("LA rate 0.001", 900, "complete"),
+        ("LA rate 0.001", 901, "waiting"),
     ]
     assert len({(one.model, one.seed) for one in states}) == len(states) == 6
     assert [one.state for one in read_states(plan) if one.stage == "train"] == ["waiting"]
@@ -264,7 +264,7 @@ def test_a_decay_knows_its_end_so_the_study_is_not_extended(prepared: Planned) -
     for tokens in (18_000, 30_000):
         longer = Plan(tiny(plan.study.folder, training={**decays, "tokens": tokens}, **ONE))
         with pytest.raises(
-            InputError, match=r"LA-2 seed 0: its learning rate decays \(linear\) over 24,000 tokens"
+            InputError, match=r"LA seed 0: its learning rate decays \(linear\) over 24,000 tokens"
         ) as error:
             run(longer, JobsByHand())
         assert "\n" not in str(error.value)

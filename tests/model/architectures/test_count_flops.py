@@ -73,6 +73,14 @@ def test_a_product_with_a_vector_counts() -> None:
     assert counter.get_total_flops() == 2 * 2 * 3 * 8
 
 
+def test_a_triangular_solve_counts_a_square_for_each_right_hand_side() -> None:
+    triangle, right = torch.rand(2, 4, 4).tril() + torch.eye(4), torch.randn(2, 4, 3)
+    with FlopCounterMode(display=False, custom_mapping=FORMULAS) as counter:
+        torch.linalg.solve_triangular(triangle, right, upper=False)
+        torch.linalg.solve_triangular(triangle, right.mT, upper=False, left=False)
+    assert counter.get_total_flops() == 2 * (2 * 4 * 4 * 3 * 2)
+
+
 @pytest.mark.parametrize(
     ("name", "length", "products"),
     [

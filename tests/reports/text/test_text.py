@@ -414,6 +414,22 @@ def test_rates_that_were_not_tuned_are_named_where_they_are_known() -> None:
     assert warned({}, tuning=tuning[:0], runs=runs) == []
 
 
+def test_of_unequal_costs_only_those_that_differ_are_named() -> None:
+    costs = {
+        "LA": (1.0, 1.0),
+        "equal": (1.009, 0.991),
+        "larger": (1.005, 1.2),
+        "dearer": (1.33, math.nan),
+        "both": (0.5, 2.0),
+    }
+    rows = [dict(zip(COSTS, pair, strict=True)) for pair in costs.values()]
+    resources = pd.DataFrame(rows).assign(depth=4, variant=list(costs))
+    assert warned({}, resources=resources) == [
+        "Unequal costs, against LA: larger (+20 % parameters), dearer (+33 % FLOPs a token) and"
+        " both (-50 % FLOPs a token, +100 % parameters)."
+    ]
+
+
 def test_what_other_measures_say_is_second() -> None:
     rows = table_of(
         {},

@@ -107,11 +107,11 @@ def test_a_running_row_and_the_time_left_are_seen_of_seventy_two_runs(
         (bar,) = [line for line in lines if "·" in line]
         assert re.search(r"\d+%  .*\d.* left$", bar), text
         assert re.search(
-            r"^train +DR\+DA-2 +2[12] +running +\d+% +\d.* loss 2.500, 20 tok", text, re.MULTILINE
+            r"^train +DR\+DA +2[12] +running +\d+% +\d.* loss 2.500, 20 tok", text, re.MULTILINE
         ), text
-        assert re.search(
-            r"^evaluate +DR\+DA-2 +23 +running +0 of 4 checkpoin", text, re.MULTILINE
-        ), text
+        assert re.search(r"^evaluate +DR\+DA +23 +running +0 of 4 checkpoin", text, re.MULTILINE), (
+            text
+        )
         assert "running   train 2, evaluate 1" in lines
         assert "waiting   train 70, evaluate 71, report 1" in lines
         assert len([line for line in lines if line]) <= HEIGHT - 2
