@@ -57,6 +57,8 @@ PACKAGES = (
     "numpy",
     "pyarrow",
 )
+# Columns of `models` that a planned model has by the same names.
+OF_A_MODEL = ("model_id", "variant", "depth", "parameters", "flops_per_token", "memory_bytes")
 WAITING, TRAINING, EVALUATING = UNDER_WAY
 COMPLETE = "complete"
 SCREENED = "screened"
@@ -180,18 +182,11 @@ def _model_rows(plan: Plan) -> list[dict[str, Any]]:
     order = [variant.name for variant in study.models.variants]
     rows = []
     for model in plan.models:
-        row = {
-            **vars(model),
-            "study_id": study.study_id,
-            "place": order.index(model.variant) + 1,
-        }
-        remarks = row.pop("remarks")
-        # how rows are read, and how the model is trained, are no costs of it
-        del row["reads_documents"]
-        del row["muon_share"]
+        costs = {name: getattr(model, name) for name in OF_A_MODEL}
+        row = {**costs, "study_id": study.study_id, "place": order.index(model.variant) + 1}
         config = model.config.to_dict()
-        if remarks:
-            config = {**config, "remarks": "; ".join(remarks)}
+        if model.remarks:
+            config = {**config, "remarks": "; ".join(model.remarks)}
         rows.append({**row, "config": canonical(config)})
     return rows
 

@@ -180,8 +180,9 @@ def _elsewhere(estimate: Estimate) -> str:
     parts = []
     for variant in estimate.study.models.elsewhere:
         for depth, costs in estimate.elsewhere[variant.name].items():
+            name = shown_name(estimate.study, variant.name, depth)
             parts.append(
-                f"{shown_name(estimate.study, variant.name, depth)} from {variant.origin} ({costs.parameters:,} parameters,"
+                f"{name} from {variant.origin} ({costs.parameters:,} parameters,"
                 f" {costs.flops_per_token:,.0f} FLOPs a token)"
             )
     return "; ".join(parts)
