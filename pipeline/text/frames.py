@@ -86,6 +86,14 @@ _WORD = re.compile(r"[^\W_]+(?:['’][a-z]+)?")
 # Figures, and what only mathematics has; a hyphen or a dash between words is none.
 _MATHEMATICS = re.compile(r"[\d=+^\\<>%|$/√∑∫≤≥]|(?<=\S)\*(?=\S)")
 _LONE_LETTER = re.compile(r"(?<![\w'’])(?![aAIqQ](?![\w]))[^\W\d_](?![\w])", re.ASCII)
+# A word that no label holds: neither "no. a" of "exercise noa", nor what a bracket may hold.
+_PLAIN_WORD = re.compile(r"(?<![\w'’.])(?!no|number)[a-z]{3,}(?![\w'’])")
+_OPENS_BRACKET = re.compile(r"[(\[{<【「]")
+_ROMAN = frozenset("ivx")
+_WORTH_WORDS = """
+credit credits mark marks min mins minute minutes point points pt pts star stars
+"""
+_OF_LABELS = frozenset([*_LABEL_WORDS.split("|"), *_WORTH_WORDS.split()])
 _LONGEST = 320  # characters
 _MOST_WORDS = 32
 _NEARLY_ALONE = 2  # words
@@ -121,7 +129,7 @@ def is_frame(text: str, own_words: int = 0, *, begins_line: bool = True) -> bool
     question by more than a comma; one such word stands nearly alone, as "Geometry." A number labels
     where a line begins.
     """
-    if len(text) > _LONGEST:
+    if len(text) > _LONGEST or _says_more(text, own_words):
         return False
     plain = _without_labels(text, begins_line)
     if _MATHEMATICS.search(plain) or _LONE_LETTER.search(plain):
@@ -131,6 +139,14 @@ def is_frame(text: str, own_words: int = 0, *, begins_line: bool = True) -> bool
     if own_words == 1 and len(words) > _NEARLY_ALONE:
         own_words = 0
     return len(words) <= _MOST_WORDS and own <= own_words
+
+
+def _says_more(text: str, own_words: int) -> bool:
+    """Test, fast, whether a text has too many words of its own before its first bracket."""
+    bracket = _OPENS_BRACKET.search(text)
+    words = _PLAIN_WORD.findall(text, 0, bracket.start() if bracket else len(text))
+    own = [word for word in words if word not in _GENERIC and word not in _OF_LABELS]
+    return sum(not _ROMAN.issuperset(word) for word in own) > own_words
 
 
 def _without_labels(text: str, begins_line: bool) -> str:
@@ -170,7 +186,10 @@ def _without_first(question: str) -> str:
     for end in _BREAK.finditer(question):
         if end.end() > _LONGEST or not question[end.end() :].strip():
             break
-        if is_frame(question[start : end.end()]):
+        before = question[start : end.end()]
+        if _says_more(before, 0):
+            break  # and so do all that are longer
+        if is_frame(before):
             start = end.end()
         elif end.group().strip() not in ("-", ",") and not end.group().isspace():
             break
