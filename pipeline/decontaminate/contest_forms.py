@@ -43,7 +43,8 @@ _FORM = rf"(?:\$(?P<form>{_LETTERS})\$|\\\((?P<other>{_LETTERS})\\\)|(?P<bare>[a
 # What is said of the letters: "where m and n are relatively prime", "in lowest terms".
 _SAID = r"(?:,?\s+(?:where|with|for|in|when)\b[^?=]{0,160}?)?"
 _ENDING = re.compile(
-    rf"\s+{_IS}\s+{_FORM}{_SAID}\s*[.;,]\s*(?:then\s+)?{_VERBS}\s+(?:{_SUM}|{_REMAINDER})\s*[.?!]*\s*$",
+    rf"\s+{_IS}\s+{_FORM}{_SAID}\s*[.;,]\s*(?:then\s+)?{_VERBS}\s+(?:{_SUM}"
+    rf"|{_REMAINDER})\s*[.?!]*\s*$",
     re.IGNORECASE,
 )
 _NAMED = re.compile(

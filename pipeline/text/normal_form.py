@@ -138,13 +138,15 @@ _LOGARITHM = re.compile(r"\\log_[02-9](?=[0-9{\\])")
 _DIVIDED = r"\\[dtc]?(?:frac|binom)"
 # A numerator without braces, of one sign; and one in braces before a blank or a single denominator.
 _BARE_NUMERATOR = re.compile(
-    rf"({_DIVIDED})(?:\s*([0-9]|\\(?:pi|theta|alpha|beta)(?![a-zA-Z]))|\s+([a-zA-Z]))\s*(?=[0-9a-zA-Z{{\\])"
+    rf"({_DIVIDED})(?:\s*([0-9]|\\(?:pi|theta|alpha|beta)(?![a-zA-Z]))"
+    rf"|\s+([a-zA-Z]))\s*(?=[0-9a-zA-Z{{\\])"
 )
 _NUMERATOR = re.compile(rf"({_DIVIDED}\s*\{{[^{{}}]*\}})(?:\s+(?=\{{)|\s*(?=[0-9a-zA-Z\\]))")
 # "$n$th" and "nth" are two words.
 _ORDINAL = re.compile(r"th(?<=(?<![a-zA-Z])[i-npqrI-NPQR]th)(?![a-zA-Z])")
 _ENVIRONMENT = re.compile(
-    r"\\(?:begin|end)\s*\{(?:equation|align|aligned|alignat|gather|gathered|multline|flalign|eqnarray"
+    r"\\(?:begin|end)\s*\{(?:equation|align|aligned|alignat|gather|gathered|multline|flalign"
+    r"|eqnarray"
     r"|displaymath|math|split|center)\*?\}"
 )
 # A colour is a style of what stands in braces, or of all that follows.
