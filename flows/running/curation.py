@@ -57,7 +57,7 @@ from dreamer_study.pipeline.storage.store import Output
 from dreamer_study.pipeline.tokens.funnel import Stage, count_tokens
 from dreamer_study.pipeline.tokens.pack_shards import pack
 from dreamer_study.pipeline.tokens.tokenizer import take_tokenizer, train_tokenizer
-from dreamer_study.pipeline.traces.strip import STRIPPED
+from dreamer_study.pipeline.traces.examined import STRIPPED
 from dreamer_study.pipeline.traces.strip_source import strip_traces
 from dreamer_study.pipeline.worlds.tasks import world_items
 from dreamer_study.pipeline.worlds.world import write_world

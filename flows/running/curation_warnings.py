@@ -11,7 +11,7 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.storage.documents import KEPT
 from dreamer_study.pipeline.storage.store import Output
-from dreamer_study.pipeline.traces.strip import DECLARED, NONE
+from dreamer_study.pipeline.traces.examined import DECLARED, NONE
 from dreamer_study.reports.text.numbers import counted
 from dreamer_study.reports.text.token_stream import MOST_EPOCHS
 

@@ -155,7 +155,7 @@ def _search(
             pq.ParquetWriter(partial, MATCHES) as file,
         ):
             for _, batch in numbered_batches(shard):
-                matches = list(search(index, batch["question"], batch["response"], batch["answer"]))
+                matches = search(index, batch["question"], batch["response"], batch["answer"])
                 if matches:
                     file.write_table(_findings(batch, matches, ids, benchmarks))
                 causes = _causes(matches, ids, settings)

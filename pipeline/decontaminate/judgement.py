@@ -77,7 +77,8 @@ _SUM_OF_LETTERS = re.compile(
     r"(?:find|compute|determine|evaluate|calculate|whatis|give|report|submit|enter|state)"
     r"(?:(?:the)?(?:valueof|sumof|sum|value|integer|quantity)){0,2}"
     r"(?:(?:\d*[a-z]|\d+)(?:[-+*](?:\d*[a-z]|\d+)){1,4}|(?:the)?sumof[a-z](?:,[a-z])*,?and[a-z]"
-    r"|(?:its|the)?(?:sumof)?(?:the|its)?numerator(?:and|plus|\+)(?:the|its)?denominator(?:of.{0,40})?)"
+    r"|(?:its|the)?(?:sumof)?(?:the|its)?numerator(?:and|plus|\+)(?:the"
+    r"|its)?denominator(?:of.{0,40})?)"
     r"(?:,?(?:if|where|when|given|for).{0,90})?$"
 )
 _EQUALS = word_id("=")

@@ -23,7 +23,7 @@ exactly the numbers of a passage and about its length.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dreamer_study.pipeline.decontaminate.agreement import stands_alone
+from dreamer_study.pipeline.decontaminate.contest_forms import plain_questions
 from dreamer_study.pipeline.decontaminate.item_index import ItemIndex
 from dreamer_study.pipeline.decontaminate.judgement import Problem, have_same_answer, judge
 from dreamer_study.pipeline.decontaminate.omissions import column_without_figures
@@ -50,6 +51,7 @@ _LABEL_WORDS = 2  # before a short question
 _MOST_FRAME = 36  # words before and behind a short question that only frame it
 _LEAST_FRAMED = 2  # words of a question in a frame
 BLOCK_BYTES = 1 << 19  # of text; few documents of a block have anything in common with an item
+_COPIES = (EXACT, OVERLAP)
 Pair = tuple[int, int]  # document in a block, passage
 # Grade (None where only `judge` may find one) and coverage.
 Found = dict[Pair, tuple[str | None, float]]
@@ -67,8 +69,31 @@ class Match:
 
 def search(
     index: ItemIndex, questions: pa.Array, responses: pa.Array, answers: pa.Array
+) -> list[Match]:
+    """Find all passages of a settled index in a batch of documents; `Match.document` is the row.
+
+    A question in the form of a contest is searched in its plain form, too: whoever wrote it edited
+    what it asks.
+    """
+    matches = [*_search(index, questions, responses, answers)]
+    rows, plain = plain_questions(questions)
+    if not rows:
+        return matches
+    places = pa.array(rows)
+    unknown = pa.array([""] * len(rows))
+    copies = {(match.document, match.item) for match in matches if match.grade in _COPIES}
+    edited = dict[Pair, Match]()
+    for match in _search(index, pa.array(plain), responses.take(places), unknown):
+        pair = rows[match.document], match.item
+        if match.grade in _COPIES and pair not in copies:
+            edited[pair] = replace(match, document=pair[0], grade=OVERLAP)
+    others = [match for match in matches if (match.document, match.item) not in edited]
+    return sorted([*others, *edited.values()], key=lambda match: match.document)
+
+
+def _search(
+    index: ItemIndex, questions: pa.Array, responses: pa.Array, answers: pa.Array
 ) -> Iterator[Match]:
-    """Find all passages of a settled index in a batch of documents; `Match.document` is the row."""
     texts, question_bytes = _texts(questions, responses)
     for rows, block in word_blocks(texts, BLOCK_BYTES):
         words = read_numbers(block)

@@ -194,9 +194,12 @@ def without_labels(questions: pa.Array) -> pa.Array:
 def _unlabelled(batch: pa.RecordBatch, texts: pa.Array) -> pa.Array:
     """Return the texts without the labels of problems: `texts` itself where there are none."""
     questions = without_labels(batch["question"])
-    if questions.equals(batch["question"]):
+    is_labelled = pc.fill_null(pc.not_equal(questions, batch["question"]), False)
+    if not pc.any(is_labelled).as_py():
         return texts
-    return text_column(questions, batch["response"])
+    # Few questions have labels, and most of the time is spent on folding texts.
+    plain = text_column(questions.filter(is_labelled), batch["response"].filter(is_labelled))
+    return pc.replace_with_mask(texts, is_labelled, plain)
 
 
 def _not_blank(texts: pa.Array) -> np.ndarray:

@@ -139,7 +139,9 @@ def build(kind: type[Entry], base: Entry | None, values: Mapping[str, Any]) -> E
     Raises InputError, in one line.
     """
     try:
-        return dataclasses.replace(base, **values) if base else kind(**values)  # type: ignore[type-var]
+        if base is None:
+            return kind(**values)
+        return dataclasses.replace(base, **values)  # type: ignore[type-var]
     except ValidationError as error:
         # Once each: a list of three wrong values breaks one rule.
         problems = dict.fromkeys(_problem(kind, details, values) for details in error.errors())

@@ -46,6 +46,8 @@ _FUNCTIONS = {
     "|": "vert lvert rvert mid",
 }
 _NAMES = {name: kind for kind, names in _FUNCTIONS.items() for name in names.split()}
+_ALTERNATIVES = "|".join(sorted(_NAMES, key=len, reverse=True))
+_FIRST_LETTERS = "".join(sorted({name[0] for name in _NAMES}))
 _LAYOUT = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?)(?![a-zA-Z])\.?|\\[,;:! ]|\\(?=_)|[$`]")
 # A line of a table begins and ends with a bar.
 _TABLE = re.compile(r"^\s*\|(?=[\s:-]).*\|\s*$", re.MULTILINE)
@@ -54,16 +56,18 @@ _WORDED = re.compile(
     re.I,
 )
 _WORDS = {"squared": "^", "root": r"\sqrt", "share": "%"}
+# Each alternative begins with its sign and looks behind it: to look behind at every letter of a
+# text takes five times as long.
 _MARK = re.compile(
-    r"(?:(?<=\d)|(?<=[)}])|(?<=(?<![a-zA-Z])[a-zA-Z]))(?P<factorial>!+)"
-    r"|(?P<power>\^)(?!\s*\{?\s*\\(?:circ|prime))"
-    r"|(?:(?<=[a-zA-Z0-9)}\]])| (?=_[{\d]))(?P<index>_)(?=[a-zA-Z0-9{\\(])"
+    r"!(?:(?<=\d!)|(?<=[)}]!)|(?<=(?<![a-zA-Z])[a-zA-Z]!))!*"
+    r"|\^(?!\s*\{?\s*\\(?:circ|prime))"
+    r"|(?:_(?<=[a-zA-Z0-9)}\]]_)| _(?=[{\d]))(?=[a-zA-Z0-9{\\(])"
     r"|(?P<share>%)|(?P<division>/|\\[dtc]?frac(?![a-zA-Z])|\\over(?![a-zA-Z]))"
-    r"|(?P<bar>\\?\|)"
-    r"|(?<![a-zA-Z\\'])[a-zA-Z](?P<derivative>'+|\^\{?\\prime\}?)(?![a-zA-Z])"
-    r"|(?P<open>(?<!\\)[\[(]|(?<![\w^_}\\])\\?\{)(?P<inside>[^()\[\]\n]{1,40},[^()\[\]\n]{1,40}?)"
-    r"(?P<close>[\])]|\\?\})"
-    rf"|(?<![a-zA-Z])(?P<name>{'|'.join(sorted(_NAMES, key=len, reverse=True))})(?![a-zA-Z])",
+    r"|\\?\|"
+    r"|[a-zA-Z](?=['^])(?<![a-zA-Z\\'].)(?P<derivative>'+|\^\{?\\prime\}?)(?![a-zA-Z])"
+    r"|(?P<open>[\[(](?<!\\.)|\{(?<![\w^_}\\].)|\\\{(?<![\w^_}\\]..))"
+    r"(?P<inside>[^()\[\]\n]{1,40},[^()\[\]\n]{1,40}?)(?P<close>[\])]|\\?\})"
+    rf"|(?=[{_FIRST_LETTERS}])(?<![a-zA-Z])(?P<name>{_ALTERNATIVES})(?![a-zA-Z])",
     re.IGNORECASE,
 )
 _OPERATORS = """
@@ -82,8 +86,15 @@ _PROSE = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z]{3,}")
 @lru_cache(1 << 12)
 def deciding_marks(text: str) -> Counter[str]:
     """Count the deciding marks of a text by their kind."""
-    plain = _TABLE.sub("", without_styles(fold(text)))
-    plain = _WORDED.sub(lambda word: _WORDS[word.lastgroup or ""], _LAYOUT.sub("", plain))
+    return _marks(without_styles(fold(text)))
+
+
+def _marks(plain: str) -> Counter[str]:
+    """Count the deciding marks of a folded text without styles."""
+    plain = _LAYOUT.sub("", _TABLE.sub("", plain) if "|" in plain else plain)
+    lower = plain.lower()
+    if any(word in lower for word in ("squared", "cubed", "square root", "per cent")):
+        plain = _WORDED.sub(lambda word: _WORDS[word.lastgroup or ""], plain)
     return Counter(filter(None, map(_kind, _MARK.finditer(plain))))
 
 
@@ -112,7 +123,7 @@ def deciding_signs(text: str) -> Counter[str]:
     Counter()
     """
     plain = without_styles(fold(text))
-    signs = Counter(deciding_marks(text))
+    signs = _marks(plain)
     for sign in _OPERATION.finditer(plain):
         command = sign[1]
         signs[(COMMANDS.get(command) or command) if command else sign[0]] += 1

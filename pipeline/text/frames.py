@@ -41,9 +41,9 @@ your
 """
 _GENERIC = frozenset(_GENERIC_WORDS.split())
 _LABEL_WORDS = (
-    "problem|prob|exercise|ex|example|question|q|task|item|no|nr|number|part|section|chapter|page|level"
-    "|step|day|week|year|grade|set|test|quiz|exam|round|lesson|unit|p|puzzle|riddle|case|assignment"
-    "|homework|hw|worksheet|challenge|id|version|turn"
+    "problem|prob|exercise|ex|example|question|q|task|item|no|nr|number|part|section|chapter|page"
+    "|level|step|day|week|year|grade|set|test|quiz|exam|round|lesson|unit|p|puzzle|riddle|case"
+    "|assignment|homework|hw|worksheet|challenge|id|version|turn"
 )
 _WORTH = r"(?:points?|pts?|marks?|credits?|minutes?|mins?|stars?|%|p)"
 _FIGURE = r"\d{1,4}(?:[./-]\d{1,4}){0,3}[a-z]?"
@@ -53,30 +53,36 @@ _ROLE = re.compile(
 )
 # A label in brackets of any kind.
 _BRACKETS = re.compile(
-    r"\(([^()\n]{1,60})\)|\[([^\[\]\n]{1,60})\]|【([^【】\n]{1,60})】|「([^」\n]{1,60})」|\{([^{}\n]{1,60})\}"
+    r"\(([^()\n]{1,60})\)|\[([^\[\]\n]{1,60})\]|【([^【】\n]{1,60})】|「([^」\n]{1,60})」"
+    r"|\{([^{}\n]{1,60})\}"
 )
 _BRACKETS_SAY_NOTHING = re.compile(
     rf"\W*(?:(?:(?:{_LABEL_WORDS})\W*)?#?{_FIGURE}\W*{_WORTH}?|[a-zA-Z]|[ivxIVX]{{1,5}})\W*"
 )
 # A number, a letter or a numeral at the beginning of a line, as "3)", "1.1", "(a)", "IV.".
 _NUMBERING = re.compile(
-    rf"^[^\w\n]*(?:{_FIGURE}(?=$|[\s.):\]-])|(?:[a-hA-HQPSqp]|[ivx]{{1,5}}|[IVX]{{1,5}})(?=\s*[.):\]-]))",
+    rf"^[^\w\n]*(?:{_FIGURE}(?=$|[\s.):\]-])|(?:[a-hA-HQPSqp]|[ivx]{{1,5}}"
+    rf"|[IVX]{{1,5}})(?=\s*[.):\]-]))",
     re.MULTILINE,
 )
 # A figure beside a word that numbers, counts or dates: "Problem 3.2", "Q12", "5 points".
 _LABELLED = re.compile(
-    rf"\b(?:{_LABEL_WORDS})\b\.?\s*(?:#|no\.?|number|№|:)?\s*\(?(?:{_FIGURE}|[a-hA-H]|[ivxIVX]{{1,5}})\b\)?"
-    rf"|\b(?:q|p|ex|problem|question)\d{{1,4}}\b|[#№]\s*\d{{1,5}}[a-z]?\b|\b\d{{1,3}}\s*{_WORTH}(?![a-z])"
+    rf"\b(?:{_LABEL_WORDS})\b\.?\s*(?:#|no\.?|number|№|:)?\s*\(?(?:{_FIGURE}|[a-hA-H]"
+    rf"|[ivxIVX]{{1,5}})\b\)?"
+    rf"|\b(?:q|p|ex|problem|question)\d{{1,4}}\b|[#№]\s*\d{{1,5}}[a-z]?\b"
+    rf"|\b\d{{1,3}}\s*{_WORTH}(?![a-z])"
     rf"|\b{_WORTH}\s*[:=]\s*\d{{1,3}}\b",
     re.IGNORECASE,
 )
 # A contest: its name, its year, the number of the problem.
 _KNOWN_CONTEST = (
-    r"AMC|AHSME|AIME|AJHSME|IMO|USAMO|USAJMO|HMMT|BMO|APMO|CEMC|SMT|CMIMC|BMT|PUMaC|ARML|TST|EGMO|JBMO"
+    r"AMC|AHSME|AIME|AJHSME|IMO|USAMO|USAJMO|HMMT|BMO|APMO|CEMC|SMT|CMIMC|BMT|PUMaC|ARML|TST|EGMO"
+    r"|JBMO"
     r"|Putnam|Olympiad|Mathcounts|MATHCOUNTS|Shortlist|(?:19|20)\d\d"
 )
 _CONTEST = re.compile(
-    rf"(?:\b[A-Z][\w.]*\s+){{0,3}}\b(?:{_KNOWN_CONTEST})\b(?:[\s,/:'#.-]*(?:\d{{1,4}}[A-Z]?|[IVX]{{1,4}}|[AB]\d?"
+    rf"(?:\b[A-Z][\w.]*\s+){{0,3}}\b(?:{_KNOWN_CONTEST})\b(?:[\s,/:'#.-]*(?:\d{{1,4}}[A-Z]?"
+    rf"|[IVX]{{1,4}}|[AB]\d?"
     rf"|{_KNOWN_CONTEST}|[A-Z][a-z]+|[A-Z]\d+|Problems?|[Qq]uestion)\b)*"
 )
 _BOLD = re.compile(r"\*{2,}|(?<!\S)[-#]+(?!\S)")
@@ -86,6 +92,14 @@ _WORD = re.compile(r"[^\W_]+(?:['’][a-z]+)?")
 # Figures, and what only mathematics has; a hyphen or a dash between words is none.
 _MATHEMATICS = re.compile(r"[\d=+^\\<>%|$/√∑∫≤≥]|(?<=\S)\*(?=\S)")
 _LONE_LETTER = re.compile(r"(?<![\w'’])(?![aAIqQ](?![\w]))[^\W\d_](?![\w])", re.ASCII)
+# A word that no label holds: neither "no. a" of "exercise noa", nor what a bracket may hold.
+_PLAIN_WORD = re.compile(r"(?<![\w'’.])(?!no|number)[a-z]{3,}(?![\w'’])")
+_OPENS_BRACKET = re.compile(r"[(\[{<【「]")
+_ROMAN = frozenset("ivx")
+_WORTH_WORDS = """
+credit credits mark marks min mins minute minutes point points pt pts star stars
+"""
+_OF_LABELS = frozenset([*_LABEL_WORDS.split("|"), *_WORTH_WORDS.split()])
 _LONGEST = 320  # characters
 _MOST_WORDS = 32
 _NEARLY_ALONE = 2  # words
@@ -121,7 +135,7 @@ def is_frame(text: str, own_words: int = 0, *, begins_line: bool = True) -> bool
     question by more than a comma; one such word stands nearly alone, as "Geometry." A number labels
     where a line begins.
     """
-    if len(text) > _LONGEST:
+    if len(text) > _LONGEST or _says_more(text, own_words):
         return False
     plain = _without_labels(text, begins_line)
     if _MATHEMATICS.search(plain) or _LONE_LETTER.search(plain):
@@ -131,6 +145,14 @@ def is_frame(text: str, own_words: int = 0, *, begins_line: bool = True) -> bool
     if own_words == 1 and len(words) > _NEARLY_ALONE:
         own_words = 0
     return len(words) <= _MOST_WORDS and own <= own_words
+
+
+def _says_more(text: str, own_words: int) -> bool:
+    """Test, fast, whether a text has too many words of its own before its first bracket."""
+    bracket = _OPENS_BRACKET.search(text)
+    words = _PLAIN_WORD.findall(text, 0, bracket.start() if bracket else len(text))
+    own = [word for word in words if word not in _GENERIC and word not in _OF_LABELS]
+    return sum(not _ROMAN.issuperset(word) for word in own) > own_words
 
 
 def _without_labels(text: str, begins_line: bool) -> str:
@@ -153,7 +175,8 @@ def _what_brackets_say(brackets: re.Match[str]) -> str:
 
 # Brackets that say more than where a problem is from.
 _ASSUMES = re.compile(
-    r"\b(?:assume|suppose|where|let|if|not|in|with|without|has|have|is|are|given|use|using|round|only|per"
+    r"\b(?:assume|suppose|where|let|if|not|in|with|without|has|have|is|are|given|use|using|round"
+    r"|only|per"
     r"|not|each|and|or|to|by)\b",
     re.IGNORECASE,
 )
@@ -170,7 +193,10 @@ def _without_first(question: str) -> str:
     for end in _BREAK.finditer(question):
         if end.end() > _LONGEST or not question[end.end() :].strip():
             break
-        if is_frame(question[start : end.end()]):
+        before = question[start : end.end()]
+        if _says_more(before, 0):
+            break  # and so do all that are longer
+        if is_frame(before):
             start = end.end()
         elif end.group().strip() not in ("-", ",") and not end.group().isspace():
             break
@@ -191,12 +217,17 @@ def _without_last(question: str) -> str:
 
 
 # What a framed question begins or ends with, nearly always.
+_FIRST_WORDS = (
+    "hi|hey|hello|dear|please|pls|here|given|can|could|i'?m?|my|our|questions?|problem|exercise"
+    "|example|task|user|human|solve|let'?s|quick|maths?|part|level|step|input|prompt"
+    "|instructions?|below|answer|consider|good|try|this|another|what is the answer"
+)
+_LAST_WORDS = (
+    "points?|marks?|thanks|you|help|me|advance|solution|answer|response|assistant|work|ideas|this"
+)
 MAY_FRAME = (
-    r"(?i)^\W*(?:\d{1,3}(?:\.\d+)*\W|[a-hivx]{1,4}[.)]|\w{1,12}\W*:|(?:hi|hey|hello|dear|please|pls|here"
-    r"|given|can|could|i'?m?|my|our|questions?|problem|exercise|example|task|user|human|solve|let'?s"
-    r"|quick|maths?|part|level|step|input|prompt|instructions?|below|answer|consider|good|try|this|another"
-    r"|what is the answer)\b)|^\s*[^\w\s]|[^\w\s.?$}]\s*$"
-    r"|(?:points?|marks?|thanks|you|help|me|advance|solution|answer|response|assistant|work|ideas|this)\W*$"
+    r"(?i)^\W*(?:\d{1,3}(?:\.\d+)*\W|[a-hivx]{1,4}[.)]|\w{1,12}\W*:"
+    rf"|(?:{_FIRST_WORDS})\b)|^\s*[^\w\s]|[^\w\s.?$}}]\s*$|(?:{_LAST_WORDS})\W*$"
 )
 # Where a frame before a question may end, and where one behind may begin.
 _BREAK = re.compile(r"[)\]>】」]\s*|[.?!:,;]\s+|\s[-–—]+\s|\n+|(?<=[^\w\s$\\(\[{])\s")

@@ -36,6 +36,8 @@ _BLANK = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
 
 def without_styles(text: str) -> str:
     """Replace text in a style, as `\\textbf{4}` or `{\\rm cm}`, by the text alone."""
+    if "\\" not in text:
+        return text
     before = None
     while before != text:
         before = text

@@ -132,20 +132,21 @@ _LONE_GREEK = re.compile("(?<![\u0370-\u03ff])[Α-ΡΣ-Ωα-ω](?![\u0370-\u03ff
 _ENTITY = re.compile(r"&(?:#[0-9]{1,6}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,8}[0-9]{0,2});")
 _BACKSLASH = re.compile(r"\\textbackslash(?:\{\}|\s)?")
 # A backslash that was escaped once too often: `\\\\frac`, `\\\\(`; `\\\\` alone ends a row.
-_DOUBLED = re.compile(r"(?<!\\)\\\\(?=[a-zA-Z()\[\]])")
+_DOUBLED = re.compile(r"\\\\(?<!\\\\\\)(?=[a-zA-Z()\[\]])")
 # No logarithm has base 1: `\log_10` is one of base ten.
 _LOGARITHM = re.compile(r"\\log_[02-9](?=[0-9{\\])")
 _DIVIDED = r"\\[dtc]?(?:frac|binom)"
 # A numerator without braces, of one sign; and one in braces before a blank or a single denominator.
 _BARE_NUMERATOR = re.compile(
-    rf"({_DIVIDED})(?:\s*([0-9]|\\(?:pi|theta|alpha|beta)(?![a-zA-Z]))|\s+([a-zA-Z]))\s*(?=[0-9a-zA-Z{{\\])"
+    rf"({_DIVIDED})(?:\s*([0-9]|\\(?:pi|theta|alpha|beta)(?![a-zA-Z]))"
+    rf"|\s+([a-zA-Z]))\s*(?=[0-9a-zA-Z{{\\])"
 )
 _NUMERATOR = re.compile(rf"({_DIVIDED}\s*\{{[^{{}}]*\}})(?:\s+(?=\{{)|\s*(?=[0-9a-zA-Z\\]))")
 # "$n$th" and "nth" are two words.
-_ORDINAL = re.compile(r"(?<![a-zA-Z])([i-npqrI-NPQR])(?=th(?![a-zA-Z]))")
-_BEFORE_TH = [f"{letter}th" for letter in "ijklmnpqrIJKLMNPQR"]
+_ORDINAL = re.compile(r"th(?<=(?<![a-zA-Z])[i-npqrI-NPQR]th)(?![a-zA-Z])")
 _ENVIRONMENT = re.compile(
-    r"\\(?:begin|end)\s*\{(?:equation|align|aligned|alignat|gather|gathered|multline|flalign|eqnarray"
+    r"\\(?:begin|end)\s*\{(?:equation|align|aligned|alignat|gather|gathered|multline|flalign"
+    r"|eqnarray"
     r"|displaymath|math|split|center)\*?\}"
 )
 # A colour is a style of what stands in braces, or of all that follows.
@@ -159,6 +160,7 @@ _LINE_TAGS = "br|p|div|li|ul|ol|h1|h2|h3|h4|center|blockquote|section"
 _STYLE_TAGS = "b|i|u|s|em|strong|span|font|small|big|tt|var|code|mark|a|ins|kbd|nobr"
 _TAGS_OF_MATHEMATICS = "math|latex|tex|equation|imath|eq"
 TAGS = f"{_LINE_TAGS}|{_STYLE_TAGS}|{_TAGS_OF_MATHEMATICS}|sup|sub"
+_ANY_TAG = re.compile(rf"</?(?:{TAGS})\b|\[/?[a-z]", re.IGNORECASE)
 # Marks around mathematics, as of forums.
 _TAG_OF_MATHEMATICS = re.compile(
     r"\[/?(?:i?math|d?math|i?latex|i?tex)\]"
@@ -175,19 +177,17 @@ _STYLE_TAG = re.compile(
 )
 # Stars of italics: none is beside a blank within, nor beside a word without.
 _ITALICS = re.compile(
-    r"(?:^|(?<=[\s(\"':>$,]))\*(?![\s*])([^*\n]{1,400}?)(?<!\s)\*(?![\w(*\[{\\])", re.MULTILINE
+    r"\*(?:(?<=^\*)|(?<=[\s(\"':>$,]\*))(?![\s*])([^*\n]{1,400}?)(?<!\s)\*(?![\w(*\[{\\])",
+    re.MULTILINE,
 )
 # Marks between groups of thousands that are no commas.
 _GROUPED = re.compile(
     r"(?<![\d.,])\d{1,3}(?:(?:[ ~'\u00a0\u2007\u2009\u202f’]|\{?\\[;: ,]\}?|\{ \})\d{3})+(?![\d-])"
 )
-_NUMBERS_APART = re.compile(
-    r"\d(?:[ ~'\u00a0\u2007\u2009\u202f’]|\{?\\[;: ,]\}?|\{ \})\d{3}(?!\d)|\d [xX] \d"
-)
-_BEFORE_ITALICS = [f"{mark}*" for mark in " \n\t(\"':>$,"]
+_MAY_GROUP = re.compile(r"\d(?:[ ~'\u00a0\u2007\u2009\u202f’]|\{?\\[;: ,]\}?|\{ \})\d{3}(?!\d)")
 _NO_DIGITS = re.compile(r"[^\d]+")
 # A letter for the sign of a product: `3 x 4`; `3x4` may have lost its exponent.
-_TIMES = re.compile(r"(?<=\d )[xX](?= \d)")
+_TIMES = re.compile(r"[xX](?<=\d [xX])(?= \d)")
 _COMPARED = re.compile(r"([<>])=|(?<=\s)!=")
 
 # Cyrillic and Greek letters that look like Latin ones.
@@ -211,27 +211,37 @@ def fold(text: str) -> str:
     it set apart (`\log_82`), a fraction its division line (`\frac12`, `\frac{a}b`). The marks of
     displayed equations become blanks, other marks of thousands commas.
     """
-    # Most texts have little of all this: to look for a word first takes a tenth of the time.
+    return fold_letters(_fold_typesetting(text))
+
+
+def fold_letters(text: str) -> str:
+    """Fold a text that has nothing to fold but letters and signs beyond ASCII."""
+    if text.isascii():
+        return text
+    return _FOREIGN.sub(_plain, as_latin(unicodedata.normalize("NFC", text)))
+
+
+def _fold_typesetting(text: str) -> str:
+    """Fold entities, tags, commands and other forms of ASCII.
+
+    Most texts have little of all this: to look for a word first takes a tenth of the time.
+    """
     if "textbackslash" in text:
         text = _BACKSLASH.sub(r"\\", text)
     if "&" in text:
         text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
-    if any(letter in text for letter in _BEFORE_TH):
-        text = _ORDINAL.sub(r"\1 ", text)
-    if _NUMBERS_APART.search(text):
+    text = _ORDINAL.sub(" th", text)
+    if _MAY_GROUP.search(text):
         text = _GROUPED.sub(lambda number: _NO_DIGITS.sub(",", number[0]), text)
+    if " x " in text or " X " in text:
         text = _TIMES.sub("*", text)
     if "<=" in text or ">=" in text or "!=" in text:
         text = _COMPARED.sub(_comparison, text)
-    if any(mark in text for mark in _BEFORE_ITALICS) or text.startswith("*"):
+    if "*" in text:
         text = _ITALICS.sub(r"\1", text)
-    if any(mark in text for mark in ("[/", "</", "<br", "<p", "<BR", "<P")):
+    if _may_have_tags(text):
         text = _without_tags(text)
-    if "\\" in text:
-        text = _fold_commands(text)
-    if text.isascii():
-        return text
-    return _FOREIGN.sub(_plain, as_latin(unicodedata.normalize("NFC", text)))
+    return _fold_commands(text) if "\\" in text else text
 
 
 def _fold_commands(text: str) -> str:
@@ -260,6 +270,11 @@ def _fold_commands(text: str) -> str:
 
 def _comparison(sign: re.Match[str]) -> str:
     return {"<": "\\le ", ">": "\\ge "}.get(sign[1], "\\ne ")
+
+
+def _may_have_tags(text: str) -> bool:
+    has_mark = any(mark in text for mark in ("[/", "</", "<br", "<p", "<BR", "<P"))
+    return has_mark and bool(_ANY_TAG.search(text))
 
 
 def _without_tags(text: str) -> str:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from dreamer_study.pipeline.text.arrays import IdTable
 from dreamer_study.pipeline.text.ngrams import BYTES_BASE, MASK, MIX, ngrams, sequence_ids, word_id
-from dreamer_study.pipeline.text.normal_form import COMMANDS, SIGNS, TAGS, fold
+from dreamer_study.pipeline.text.normal_form import COMMANDS, SIGNS, TAGS, fold, fold_letters
 
 # Kinds of words, and of bytes, where each sign is a kind of its own from SIGN on.
 BLANK, LETTERS, NUMBER, SIGN = range(4)
@@ -40,14 +40,23 @@ for _byte in b"0123456789":
     _KINDS[_byte] = NUMBER
 for _number, _byte in enumerate(SIGNS.encode()):
     _KINDS[_byte] = SIGN + _number
-# What `fold` may change.
-_MAY_FOLD = (
-    r"[\x80-\xff]|&[a-zA-Z#]|\\(?:textback|log_[0-9]|begin|end|color|textcolor|[hv]space|[hv]?phantom"
-    r"|label|tag|operatorname\*|not[\s=\\]|degree|textdegree|\\[a-zA-Z(\[]"
-    r"|[dtc]?(?:frac|binom)(?:[0-9\s]|\\(?:pi|theta|alpha|beta)|\s*\{[^{}]*\}[^{}]))|\b[i-npqrI-NPQR]th\b"
-    rf"|</?(?i:{TAGS})\b|\[/[a-zA-Z]{{3,6}}\]|[<>]=|\s!=|[0-9] [xX] [0-9]"
-    r"|(?:^|[^0-9a-zA-Z)\]}*\\])\*[^\s*]|[0-9](?:[ ~']|\{?\\[;: ,]\}?|\{ \})[0-9]{3}(?:[^0-9]|$)"
+_FOREIGN = r"[\x80-\xff]"
+# What `fold` may change in plain ASCII, and perhaps some more; for Arrow, on bytes.
+_TYPESET_PARTS = (
+    r"&[a-zA-Z#]",
+    r"\\(?:textback|log_[0-9]|begin|end|color|textcolor|[hv]space|[hv]?phantom|label|tag)",
+    r"\\(?:operatorname\*|not[\s=\\\x80-\xff]|degree|textdegree|\\[a-zA-Z()\[\]])",
+    r"\\[dtc]?(?:frac|binom)(?:[0-9\s\x80-\xff]|\\(?:pi|theta|alpha|beta)|\{[^{}]*\}[^{}])",
+    r"(?:^|[^a-zA-Z])[i-npqrI-NPQR]th(?:[^a-zA-Z]|$)",
+    rf"</?(?i:{TAGS})\b|\[/[a-zA-Z]{{3,6}}\]",
+    r"[<>]=|[^!-~]!=",
+    r"[0-9\x80-\xff] [xX] [0-9\x80-\xff]",
+    r"(?:^|[^0-9a-zA-Z)\]}*\\])\*[^\s*]",
+    # Groups of thousands; the bytes are those of a hard or thin blank and of an apostrophe.
+    r"[0-9\x80-\xff](?:[ ~']|\{?\\[;: ,]\}?|\{ \}|\xc2\xa0|\xe2\x80[\x87\x89\x99\xaf])"
+    r"[0-9\x80-\xff]{3}(?:[^0-9]|$)",
 )
+_TYPESET = "|".join(_TYPESET_PARTS)
 _MINUS = np.uint64(word_id("-"))
 # Runs of letters that are no words though they are long enough: a hyphen beside them is a minus.
 _FUNCTIONS = """
@@ -144,11 +153,15 @@ def text_column(*columns: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(joined, pa.ChunkedArray):
         joined = joined.combine_chunks()
     data = pc.cast(joined, pa.large_binary())
-    foreign = pc.match_substring_regex(data, _MAY_FOLD)
-    if not pc.any(foreign).as_py():
+    typeset = pc.match_substring_regex(data, _TYPESET)
+    changing = pc.or_(typeset, pc.match_substring_regex(data, _FOREIGN))
+    if not pc.any(changing).as_py():
         return joined
-    folded = [fold(text.decode(errors="replace")) for text in data.filter(foreign).to_pylist()]
-    return pc.replace_with_mask(joined, foreign, pa.array(folded, pa.large_string()))
+    texts = [text.decode(errors="replace") for text in data.filter(changing).to_pylist()]
+    # Most texts have foreign letters alone, which are folded in half the time.
+    folds = [fold if more else fold_letters for more in typeset.filter(changing).to_pylist()]
+    folded = [change(text) for change, text in zip(folds, texts, strict=True)]
+    return pc.replace_with_mask(joined, changing, pa.array(folded, pa.large_string()))
 
 
 def word_blocks(texts: pa.Array, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, Words]]:

@@ -15,15 +15,9 @@ import pyarrow.compute as pc
 from dreamer_study.pipeline.storage.documents import DocumentWriter, read_shard
 from dreamer_study.pipeline.storage.parallel import Progress, Workers, quiet, serial
 from dreamer_study.pipeline.storage.resumable import shard_by_shard
+from dreamer_study.pipeline.traces.examined import DECLARED, NONE, STRIPPED, UNCLOSED, UNMARKED
 from dreamer_study.pipeline.traces.marks import Own
-from dreamer_study.pipeline.traces.strip import (
-    DECLARED,
-    NONE,
-    STRIPPED,
-    UNCLOSED,
-    UNMARKED,
-    examine,
-)
+from dreamer_study.pipeline.traces.strip import examine
 
 BATCH_ROWS = 1024  # traces are long
 DROP_UNCLOSED = "trace never closed"

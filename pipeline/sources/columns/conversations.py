@@ -1,4 +1,4 @@
-"""Read conversations: who speaks, what is said, and which response is learnt.
+"""Read conversations: the role and the text of each turn, and which response is learnt.
 
 One row gives one pair: the last response, and all that was said before it.
 

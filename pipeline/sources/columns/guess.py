@@ -38,7 +38,7 @@ _NO_TEXT = (
     r"(id|index|idx|nr|no|number|url|source|split|subject|topic|type|level|date|licen[cs]e|version"
     r"|thinking|thoughts?|reasoning|reasoning_content|chain_of_thought|cot|trace|scratchpad)"
 )
-# Of lists whose elements do not say who speaks, and of objects: no text, but what a person means.
+# Of lists whose elements have no role, and of objects: no text, but what a person means.
 _CONVERSATIONS = (
     *("conversations", "conversation", "messages", "turns", "dialog", "dialogue", "dialogs"),
     *("dialogues", "chat", "utterances", "answers", "responses", "completions", "generations"),

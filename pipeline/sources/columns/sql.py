@@ -182,7 +182,7 @@ def check_turns(text: str, schema: pa.Schema) -> None:
 
 
 def _turn_fields(column: str, schema: pa.Schema) -> tuple[str, str] | None:
-    """Return the fields of a column of conversations: who speaks, and what is said."""
+    """Return the fields of a column of conversations: that of the role and that of the text."""
     kind = schema.field(column).type if column in schema.names else pa.null()
     if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
         return None

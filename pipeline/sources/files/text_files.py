@@ -7,6 +7,7 @@ import codecs
 import gzip
 import io
 import lzma
+import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -29,6 +30,9 @@ _OPENERS: dict[bytes, Callable[[BinaryIO], Any]] = {
     b"\xfd7zXZ\x00": lzma.open,
     b"BZh": bz2.open,
 }
+# Files of a .zip that are no data: of a computer, or about the data.
+_NO_DATA = re.compile(r"__MACOSX/|\.|(?:.*/)?(?:\.|README|LICEN[CS]E|[^/]*\.md$)", re.IGNORECASE)
+_NAMED = 3  # files of a .zip in a message
 _DAMAGES = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
@@ -106,17 +110,20 @@ class TextFile:
         return self._raw
 
     def _only_member(self) -> IO[bytes]:
-        """Open the one file of a .zip."""
+        """Open the one file of data of a .zip."""
         archive = zipfile.ZipFile(self._raw)
         names = [
             member.filename
             for member in archive.infolist()
-            if not member.is_dir() and not member.filename.startswith(("__MACOSX/", "."))
+            if not member.is_dir() and not _NO_DATA.match(member.filename)
         ]
-        if len(names) != 1:
+        if not names:
+            raise InputError(f"{self.path}: it holds no file of data")
+        if len(names) > 1:
+            named = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
             raise InputError(
-                f"{self.path}: it holds {len(names)} files, where one is read; unpack it, and name"
-                " its files"
+                f"{self.path}: it holds {len(names)} files ({named}), where one is read; unpack"
+                " it, and name its files as the source's `files`"
             )
         self.name = names[0]
         return archive.open(names[0])

@@ -28,7 +28,7 @@ PARTS = (
 
 
 def turn_fields(fields: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the fields of a turn by which it says who speaks and what; None for another object.
+    """Return the fields of the role and the text of a turn; None for another object.
 
     Of several, one with a value: rows of one file may name them differently.
     """

@@ -310,10 +310,11 @@ def test_one_file_in_a_zip_is_read_and_several_are_refused(tmp_path):
     for count in (1, 2):
         with zipfile.ZipFile(tmp_path / f"{count}.zip", "w") as archive:
             archive.writestr("__MACOSX/x", "")
+            archive.writestr("README.md", "About the data.")
             for number in range(count):
                 archive.writestr(f"{number}.csv", "q,r\na,b\n")
     assert found(tmp_path / "1.zip")[0] == [("a", "b", "")]
-    with pytest.raises(InputError, match="holds 2 files, where one is read; unpack it"):
+    with pytest.raises(InputError, match=r"holds 2 files \(0.csv, 1.csv\), where one is read; unpack"):
         found(tmp_path / "2.zip")
 
 
