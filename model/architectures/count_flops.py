@@ -31,7 +31,7 @@ from dreamer_study.model.architectures.code import (
     forget_loaded,
     naming_line,
 )
-from dreamer_study.model.architectures.module_state import on_one_core
+from dreamer_study.model.architectures.module_state import ending_no_process, on_one_core
 from dreamer_study.model.architectures.wrapped import Wrapped
 from dreamer_study.model.module_config import Architecture, DreamerConfig, ModuleConfig
 from dreamer_study.pipeline.errors import InputError
@@ -62,7 +62,7 @@ def count(
     if isinstance(config, DreamerConfig):
         return resources(config, length)
     logging.disable(logging.ERROR)  # torch tells of every operation that works on numbers alone
-    with naming_line(config, code, trust_code=trust_code), on_one_core():
+    with naming_line(config, code, trust_code=trust_code), ending_no_process(), on_one_core():
         try:
             for tensors in ("meta", "fake"):
                 with suppress(Exception):  # some models read numbers while they are built or run

@@ -6,6 +6,8 @@ Its sizes are those of the library's own configuration class.
 from __future__ import annotations
 
 import functools
+import inspect
+import re
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,7 +15,7 @@ from torch import Tensor, nn
 from dreamer_study.pipeline.errors import InputError, nearest
 
 try:
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 except ImportError as error:
     raise InputError(
@@ -26,12 +28,23 @@ OF_OTHER_HEADS = ("classifier", "summary")  # than that of a language model
 RATES_OF_DECAY = ("A_log",)
 # Model types whose gates and inputs alternate in one matrix.
 INTERLEAVED = ("gpt_oss",)
+ASKED_FOR = re.compile(r"""getattr\((?:self\.)?config, ["'](\w+)["']""")
 
 
 def _equal(parameter: nn.Parameter, number: int, axis: int) -> dict[str, Any]:
     """Split a weight into a number of equal matrices along an axis."""
     size = parameter.shape[axis] // number
     return {"parts": [size] * number, "axis": axis}
+
+
+def _asked_for(kind: str) -> set[str]:
+    """Name the fields that a model type's code asks for, where its configuration need not have
+    them.
+
+    Such as `head_dim` of qwen3_moe: `getattr(config, "head_dim", ...)`.
+    """
+    source = inspect.getsource(inspect.getmodule(MODEL_FOR_CAUSAL_LM_MAPPING[CONFIG_MAPPING[kind]]))
+    return set(ASKED_FOR.findall(source))
 
 
 class TransformersModel(nn.Module):
@@ -47,7 +60,7 @@ class TransformersModel(nn.Module):
         super().__init__()
         aliases = CONFIG_MAPPING[kind].attribute_map
         longest = aliases.get("max_position_embeddings", "max_position_embeddings")
-        fields = {*CONFIG_MAPPING[kind]().to_dict(), *aliases}
+        fields = {*CONFIG_MAPPING[kind]().to_dict(), *aliases, *_asked_for(kind)}
         for name in values.keys() - fields:
             raise InputError(f"{kind} has no field {name}{nearest(name, fields)}")
         length = {longest: sequence_length} if longest in fields else {}

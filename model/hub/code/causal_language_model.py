@@ -45,6 +45,12 @@ class CausalLanguageModel(PreTrainedModel, GenerationMixin):
         model.network = network.to(model.device, model.dtype).eval()
         return loaded
 
+    def save_pretrained(self, folder, *arguments, state_dict=None, **options):
+        """Save the model; a tensor in two places is written twice."""
+        tensors = self.state_dict() if state_dict is None else state_dict
+        copies = {name: tensor.clone() for name, tensor in tensors.items()}
+        return super().save_pretrained(folder, *arguments, state_dict=copies, **options)
+
     def forward(self, input_ids, attention_mask=None, labels=None, **_):
         """Compute logits [B, S, V], and with labels [B, S] the loss of the next tokens."""
         if attention_mask is None or bool(attention_mask.all()):
@@ -71,9 +77,13 @@ class CausalLanguageModel(PreTrainedModel, GenerationMixin):
         back_BS = (places_1S - padding_B1) % length
         return logits_BSV.gather(1, back_BS[..., None].expand_as(logits_BSV))
 
+    def generate(self, *arguments, **options):
+        """Generate without a cache, also where one is asked for."""
+        return super().generate(*arguments, **{**options, "use_cache": False})
+
     def prepare_inputs_for_generation(self, input_ids, attention_mask=None, **_):
-        """Give whole rows to each step, whatever a cache would keep."""
-        return {"input_ids": input_ids, "attention_mask": attention_mask, "use_cache": False}
+        """Give whole rows to each step."""
+        return {"input_ids": input_ids, "attention_mask": attention_mask}
 
     def _init_weights(self, module):
         """Leave weights as `build` has drawn them."""
