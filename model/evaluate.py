@@ -51,7 +51,7 @@ from dreamer_study.model.evaluation.observe import Sample, sample_of_stream
 from dreamer_study.model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from dreamer_study.model.module_config import ModuleConfig
 from dreamer_study.model.ops.device import choose_device, use_one_core
-from dreamer_study.model.processes import HOPELESS
+from dreamer_study.model.processes import BAD_INPUT, HOPELESS
 from dreamer_study.pipeline.errors import InputError, is_full_disk
 from dreamer_study.pipeline.storage.files import write_text_atomically
 from dreamer_study.pipeline.storage.locks import hold
@@ -306,7 +306,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return HOPELESS
     except InputError as error:
-        print(error, file=sys.stderr)
+        print(f"{BAD_INPUT}{error}", file=sys.stderr)
         return 2
     except torch.OutOfMemoryError:
         print(

@@ -16,6 +16,11 @@ GRACE_SECONDS = 20.0  # between SIGTERM and SIGKILL
 HOPELESS = 3
 """The exit status of a process that failed with good input, and would fail again: the disk is full,
 memory was short twice, a loss is not finite, the model's own code fails."""
+BAD_INPUT = "bad input: "
+"""Begins the last line of a process that ends with status 2, as it was given bad input.
+
+A status alone says little: code of the user's may end the process with any.
+"""
 TICK_SECONDS = 1.0
 
 TORCHRUN = (

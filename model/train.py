@@ -33,7 +33,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from dreamer_study.model.architectures.code import ModelFailed
 from dreamer_study.model.ops.gpu import on_gpu, slow_products
-from dreamer_study.model.processes import HOPELESS
+from dreamer_study.model.processes import BAD_INPUT, HOPELESS
 from dreamer_study.model.training.config import read_run
 from dreamer_study.model.training.provenance import record_code_change, source_digests
 from dreamer_study.model.training.ranks import (
@@ -268,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return HOPELESS
     except InputError as error:
-        print(error, file=sys.stderr)
+        print(f"{BAD_INPUT}{error}", file=sys.stderr)
         return 2
     except TrainingFailed as error:
         print(f"{options.folder}: {error}", file=sys.stderr)

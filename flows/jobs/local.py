@@ -32,6 +32,7 @@ from dreamer_study.flows.jobs.devices import (
 from dreamer_study.flows.jobs.private_files import compiled_libraries
 from dreamer_study.flows.jobs.silence import silence_watch
 from dreamer_study.flows.study.configuration import Study
+from dreamer_study.model.processes import BAD_INPUT as SAYS_BAD_INPUT
 from dreamer_study.model.processes import GRACE_SECONDS, HOPELESS, Child, stop
 from dreamer_study.pipeline.errors import InputError
 
@@ -258,12 +259,15 @@ def started(
 
 
 def check_status(child: Child, status: int, job: Job) -> None:
-    """Raise what an exit status other than 0 means: InputError, or Failed."""
+    """Raise what an exit status other than 0 means: InputError, or Failed.
+
+    Bad input is said in words too, as the user's code may end a process with the same status.
+    """
     if not status:
         return
     line = child.last_line()
-    if status == BAD_INPUT:
-        raise InputError(line)
+    if status == BAD_INPUT and line.startswith(SAYS_BAD_INPUT):
+        raise InputError(line.removeprefix(SAYS_BAD_INPUT))
     reason = line
     if status < 0:
         reason = f"killed by signal {-status}, its last line was: {line}"

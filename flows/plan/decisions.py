@@ -39,19 +39,18 @@ def size_models(plan: Plan, *, trust_code: bool) -> None:
 def choose_settings(plan: Plan, search: list[Run]) -> None:
     """Choose each model's learning rate, weight decay and decay once its search has ended.
 
-    A training has ended when it was evaluated or has failed. Nothing is chosen while a model has no
-    settings at which every training ended well.
+    A training has ended when it was evaluated or has failed. A model without settings at which
+    every training ended well gets none, and is not trained; the others do not wait.
     """
     grid_has_grown = len(plan.tuning_runs) > len(search)
     if not plan.search_ended(search) or grid_has_grown:
         return
     rows = plan.searched(search)
     chosen = best_settings(rows)
-    models = {run.model.model_id for run in search}
-    if len(chosen) < len(models):
+    if not chosen:
         return
     for row in rows:
-        row["chosen"] = chosen[row["variant"], row["depth"]] == settings_of(row)
+        row["chosen"] = chosen.get((row["variant"], row["depth"])) == settings_of(row)
     _write_decision(plan.rates_decision, {"rows": rows})
     _say_chosen(plan, rows)
 

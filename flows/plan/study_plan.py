@@ -386,6 +386,21 @@ class Plan(PlannedEvaluations):
             "decay": decay_share(recipe["schedule"]),
         }
 
+    def forget_search(self) -> None:
+        """Forget which settings were chosen, so that they are chosen again."""
+        self.rates_decision.unlink(missing_ok=True)
+        self._chosen_rates = []
+        self._runs_by_model = []
+
+    def is_untuned(self, model: PlannedModel) -> bool:
+        """Tell whether the search has found no settings for a model, as its trainings failed."""
+        own = self.study.variant(model.variant).training.get("learning_rate")
+        variant = own["of"] if isinstance(own, Mapping) else model.variant
+        rows = [
+            row for row in self.search if (row["variant"], row["depth"]) == (variant, model.depth)
+        ]
+        return bool(rows) and not any(row["chosen"] for row in rows)
+
     # --- races and the number of seeds ---
 
     def decision(self, runs: Sequence[Run]) -> Path:

@@ -87,7 +87,12 @@ def _check_inputs(plan: Plan) -> None:
 
 
 def _forget_failures(plan: Plan) -> None:
-    """Forget the failures of an earlier attempt, and name the races that run again."""
+    """Forget the failures of an earlier attempt, and name the races that run again.
+
+    The settings are chosen anew where a model has none: its search is tried again.
+    """
+    if any(plan.is_untuned(run.model) for run in plan.runs):
+        plan.forget_search()
     for run in (*plan.tuning_runs, *plan.runs):
         (run.folder / FAILURE).unlink(missing_ok=True)
         if run.status == "racing" and run.tokens > run.goal:
@@ -129,13 +134,23 @@ def _submit_ready(
     if search:
         choose_settings(plan, search)
         for run in plan.runs:
-            (run.folder / FAILURE).unlink(missing_ok=True)
+            _begin(plan, run)
     for runs in plan.undecided:
         decide_race(plan, runs)
     for name, describe in work_left(plan, options, jobs.gpus):
         if name not in submitted and evaluations.may_start(name):
             submitted.add(name)
             jobs.submit(describe())
+
+
+def _begin(plan: Plan, run: Run) -> None:
+    """Forget an earlier failure of a run, or note that the search has no settings for its model."""
+    if plan.is_untuned(run.model):
+        run.folder.mkdir(parents=True, exist_ok=True)
+        reason = "not trained, as every training of the search for its settings has failed"
+        write_text_atomically(run.folder / FAILURE, reason, shared=True)
+    else:
+        (run.folder / FAILURE).unlink(missing_ok=True)
 
 
 def _note_end(event: Event, failures: Failures) -> None:

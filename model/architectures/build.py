@@ -7,7 +7,12 @@ from pathlib import Path
 
 import torch
 
-from dreamer_study.model.architectures.code import ModelFailed, described, load_class
+from dreamer_study.model.architectures.code import (
+    ModelFailed,
+    described,
+    late_imports,
+    load_class,
+)
 from dreamer_study.model.architectures.module_state import check_state, kept_settings
 from dreamer_study.model.architectures.wrapped import Wrapped
 from dreamer_study.model.contract import Network
@@ -44,7 +49,9 @@ def _build_module(
     kind = load_class(config, code, trust_code=trust_code)
     sizes = {"vocabulary_size": config.vocabulary_size, "sequence_length": config.sequence_length}
     try:
-        network = Wrapped(kind(**sizes, **config.config), config, dtype)
+        with late_imports(config):
+            module = kind(**sizes, **config.config)
+        network = Wrapped(module, config, dtype)
         check_state(network)
         return network
     except InputError:

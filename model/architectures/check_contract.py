@@ -14,6 +14,7 @@ from dreamer_study.model.architectures.build import build
 from dreamer_study.model.architectures.code import ModelFailed, naming_line
 from dreamer_study.model.architectures.module_state import (
     changed_values,
+    ending_no_process,
     first_of,
     on_one_core,
     plain_values,
@@ -50,6 +51,7 @@ def check_contract(
     is_transformers = config.module.startswith(f"{TRANSFORMERS}:")
     with (
         naming_line(config, code, trust_code=trust_code),
+        ending_no_process(),
         keeping_random_states(),
         on_one_core(),
         unchanged_settings(config.module),

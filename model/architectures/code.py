@@ -14,10 +14,12 @@ import shutil
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib import metadata
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from dreamer_study.model.module_config import TRANSFORMERS, ModuleConfig
@@ -30,6 +32,72 @@ KNOWN = frozenset({"torch", "dreamer-study", "dreamer_study"})
 LINE = re.compile(r"\.py:\d+")
 
 _folders: set[Path] = set()  # from which files were loaded: what lies there is the user's
+_late: dict[str, LateImports] = {}  # by the digests of a class's files
+
+
+class LateImports:
+    """Let the code of a class import the other files of its folder while it runs.
+
+    Between its calls these files cannot be imported, as another class may have files of the same
+    names. What was imported once stays the same module.
+    """
+
+    def __init__(self, folder: Path, searched: list[Path], files: Iterable[str]) -> None:
+        self._folder = folder
+        self._searched = [str(place) for place in searched]
+        self._files = {(folder / name).resolve() for name in files}
+        self.modules: dict[str, ModuleType] = {}
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Find one of the files, or a folder with one, as `sys.meta_path` asks."""
+        if path is not None:  # within a package, which knows its own folder
+            return None
+        spec = PathFinder.find_spec(name, self._searched)
+        if spec is None:
+            return None
+        if spec.origin is not None:
+            return spec if Path(spec.origin).resolve() in self._files else None
+        places = [Path(place).resolve() for place in spec.submodule_search_locations or ()]
+        holds_own = any(file.is_relative_to(place) for place in places for file in self._files)
+        return spec if holds_own else None
+
+    def take_modules(self, before: Mapping[str, ModuleType]) -> None:
+        """Take the modules of the folder that were imported since, out of the others' sight."""
+        for name in [name for name in sys.modules if name not in before]:
+            if name.startswith(TRUSTED):
+                continue
+            if _is_below(sys.modules[name], self._folder):
+                self.modules[name] = sys.modules.pop(name)
+
+    @contextmanager
+    def allowed(self) -> Iterator[None]:
+        """Let what runs in the block import the files."""
+        if len(self._files) < 2 or self in sys.meta_path:
+            yield
+            return
+        hidden = {name: sys.modules[name] for name in self.modules if name in sys.modules}
+        before = {name: module for name, module in sys.modules.items() if name not in hidden}
+        sys.modules.update(self.modules)
+        sys.meta_path.insert(0, self)
+        try:
+            yield
+        finally:
+            sys.meta_path.remove(self)
+            self.take_modules(before)
+            sys.modules.update(hidden)
+
+
+def late_imports(config: Any) -> AbstractContextManager[None]:
+    """Let the code of a model's class import the other files of the class in the block."""
+    late = _late.get(_own_name(config.module, config.files)) if config.files else None
+    return late.allowed() if late else nullcontext()
+
+
+def _is_below(module: ModuleType, folder: Path) -> bool:
+    """Tell whether a module is of a file in a folder, or is that folder's package."""
+    file = getattr(module, "__file__", None)
+    places = [file] if file else list(getattr(module, "__path__", ()))
+    return any(Path(place).is_relative_to(folder.resolve()) for place in places)
 
 
 class ModelFailed(InputError):
@@ -40,19 +108,49 @@ class ModelFailed(InputError):
 
 
 def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Hash files of code.
+    """Hash files of code, and the files of the folder that they import, wherever they do.
 
     Raises InputError for a file that is not there, or lies outside the folder.
     """
-    by_name = {}
-    for name in dict.fromkeys(names):
-        path = folder / name
-        if Path(name).is_absolute() or ".." in Path(name).parts or not path.is_file():
-            raise InputError(
-                f"{name}: there is no such file in {folder}; code must be in this folder or below"
-            )
-        by_name[name] = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    by_name: dict[str, str] = {}
+    left = list(names)
+    searched = list(dict.fromkeys([folder, *((folder / name).parent for name in left)]))
+    while left:
+        name = left.pop(0)
+        if name not in by_name:
+            by_name[name] = _digest(folder, name)
+            left += _own_imports(folder, name, searched)
     return by_name
+
+
+def _digest(folder: Path, name: str) -> str:
+    path = folder / name
+    if Path(name).is_absolute() or ".." in Path(name).parts or not path.is_file():
+        raise InputError(
+            f"{name}: there is no such file in {folder}; files of code lie there or below"
+        )
+    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+
+
+def _own_imports(folder: Path, name: str, searched: Iterable[Path]) -> list[str]:
+    """Name the files of a folder that one of them imports; `searched` is where imports look."""
+    path = folder / name
+    if path.suffix != ".py":
+        return []
+    found: list[Path] = []
+    for module, level in _imports(path):
+        parts = module.split(".") if module else []
+        if level:
+            starts = list(path.parents)[level - 1 : level]
+        else:
+            starts = [] if parts[0] in sys.stdlib_module_names else list(searched)
+        for start in starts:
+            packages = range(0 if level else 1, len(parts) + 1)
+            found += [start.joinpath(*parts[:end], "__init__.py") for end in packages]
+            if parts:
+                found.append(start.joinpath(*parts[:-1], f"{parts[-1]}.py"))
+    own = [file for file in found if file.is_relative_to(folder) and file.is_file()]
+    return [file.relative_to(folder).as_posix() for file in own]
 
 
 def versions(config: Any, folder: Path) -> dict[str, str]:
@@ -80,17 +178,33 @@ def _packages_of() -> Mapping[str, list[str]]:
 
 def _imported(path: Path) -> set[str]:
     """Name the packages that a file imports, also within functions; none where it is no Python."""
-    names: set[str] = set()
+    return {module.partition(".")[0] for module, level in _imports(path) if not level}
+
+
+def _imports(path: Path) -> list[tuple[str, int]]:
+    """List the modules that a file imports, also within functions, with their relative levels.
+
+    There are none where the file is no Python. Of `from a import b` both a and a.b are named, as b
+    may be a module.
+    """
+    return _imports_of(path.read_bytes())
+
+
+@cache
+def _imports_of(text: bytes) -> list[tuple[str, int]]:
+    modules: list[tuple[str, int]] = []
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return names
+        return modules
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names.update(alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module.partition(".")[0])
-    return names
+            modules += [(alias.name, 0) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            source = node.module or ""
+            modules.append((source, node.level))
+            modules += [(f"{source}.{alias.name}".lstrip("."), node.level) for alias in node.names]
+    return modules
 
 
 def copy_code(config: Any, source: Path, target: Path) -> None:
@@ -142,9 +256,7 @@ def load_from_file(
     assert folder is not None, "a class of the user's code has a folder of code"
     _check(files, folder)
     file, _, name = named.rpartition(":")
-    # by the digests of all files: what the class imports from its folder belongs to it
-    digest = "_".join([files[file], *sorted(files.values())])
-    loaded = getattr(_load(folder, file, digest), name, None)
+    loaded = getattr(_load(folder, file, files, _own_name(named, files)), name, None)
     if not isinstance(loaded, type):
         raise InputError(f"{file} has no class {name}")
     return loaded
@@ -166,12 +278,20 @@ def forget_loaded() -> None:
         del sys.modules[name]
 
 
-def _load(folder: Path, file: str, digest: str) -> Any:
+def _own_name(named: str, files: Mapping[str, str]) -> str:
+    """Name the module of a class.
+
+    By the digests of all its files: what the class imports from its folder belongs to it.
+    """
+    file, _, _ = named.rpartition(":")
+    return TRUSTED + "_".join([files[file], *sorted(files.values())])
+
+
+def _load(folder: Path, file: str, files: Iterable[str], own_name: str) -> Any:
     """Import a file; what it imports from its folder is its own.
 
     So another model may have another file of the same name.
     """
-    own_name = TRUSTED + digest
     if own_name in sys.modules:
         return sys.modules[own_name]
     path = (folder / file).resolve()
@@ -180,10 +300,11 @@ def _load(folder: Path, file: str, digest: str) -> Any:
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
-    searched = [str(path.parent), str(folder.resolve())]
-    before = set(sys.modules)
-    sys.path[:0] = searched
+    searched = [path.parent, folder.resolve()]
+    before = dict(sys.modules)
+    sys.path[:0] = map(str, searched)
     sys.modules[own_name] = module
+    late = LateImports(folder, searched, files)
     try:
         specification.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -191,11 +312,8 @@ def _load(folder: Path, file: str, digest: str) -> Any:
         raise ModelFailed(f"{file} cannot be imported: {described(error)}") from error
     finally:
         del sys.path[: len(searched)]
-        # forget the modules of the folder: the next model may import others of these names
-        for name in set(sys.modules) - before - {own_name}:
-            imported_from = getattr(sys.modules[name], "__file__", None) or ""
-            if Path(imported_from).is_relative_to(folder.resolve()):
-                del sys.modules[name]
+        late.take_modules(before)
+    _late[own_name] = late
     return module
 
 

@@ -35,7 +35,7 @@ from dreamer_study.model.architectures.code import (
     forget_loaded,
     naming_line,
 )
-from dreamer_study.model.architectures.module_state import on_one_core
+from dreamer_study.model.architectures.module_state import ending_no_process, on_one_core
 from dreamer_study.model.architectures.wrapped import Wrapped
 from dreamer_study.model.module_config import Architecture, DreamerConfig, ModuleConfig
 from dreamer_study.pipeline.errors import InputError
@@ -70,6 +70,7 @@ def count(
     logging.disable(logging.ERROR)  # torch tells of every operation that works on numbers alone
     with (
         naming_line(config, code, trust_code=trust_code),
+        ending_no_process(),
         on_one_core(),
         warnings.catch_warnings(action="ignore"),  # of sizes that a search only tries
     ):
@@ -151,6 +152,11 @@ def _count_on(
                 f"{config.module}: its FLOPs cannot be counted, as torch's counter does not run"
                 " flex_attention; give the class flops_per_token(length)"
             ) from error
+    if not 0 < flops < math.inf:
+        raise ModelFailed(
+            f"{config.module}: its forward pass has no product by which FLOPs are counted; give the"
+            " class flops_per_token(length), above 0"
+        )
     return Resources(
         parameters, flops, ELEMENT_BYTES * parameters, tuple(remarks), model.reads_documents
     )
@@ -194,8 +200,10 @@ def _flops_of_row(model: Wrapped, tokens: int) -> tuple[float, set[str]]:
     ):
         # equal tokens would share an expert
         model(torch.arange(tokens)[None] * 7 % model.config.vocabulary_size)
-    counted = {str(operation) for operation in counter.get_flop_counts().get("Global", {})}
-    return (counter.get_total_flops() + seen.of_complex) / tokens, seen.names - counted
+    # of the whole model; a model without any product has no entry
+    flops = counter.get_flop_counts().get("Global", {})
+    counted = {str(operation) for operation in flops}
+    return (sum(flops.values()) + seen.of_complex) / tokens, seen.names - counted
 
 
 def _grouped_product(left: Any, right: Any, *_: Any, **__: Any) -> int:

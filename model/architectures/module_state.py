@@ -5,10 +5,13 @@ A state that is saved holds tensors alone, so what else a module keeps is named.
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -55,6 +58,14 @@ def on_one_core() -> Iterator[None]:
     """Compute on one core: threads that wait for each other cost a busy machine minutes."""
     with kept_settings():
         torch.set_num_threads(1)
+        yield
+
+
+@contextmanager
+def ending_no_process() -> Iterator[None]:
+    """Let `os._exit`, by which code of the block would end the study without a word, raise
+    SystemExit."""
+    with patch.object(os, "_exit", sys.exit):
         yield
 
 

@@ -6,6 +6,8 @@ Its sizes are those of the library's own configuration class.
 from __future__ import annotations
 
 import functools
+import inspect
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +16,7 @@ from torch import Tensor, nn
 from dreamer_study.pipeline.errors import InputError, nearest
 
 try:
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 except ImportError as error:
     raise InputError(
@@ -29,6 +31,7 @@ MARKS = ("bos_token_id", "eos_token_id", "pad_token_id")
 RATES_OF_DECAY = ("A_log",)
 # Model types whose gates and inputs alternate in one matrix.
 INTERLEAVED = ("gpt_oss",)
+ASKED_FOR = re.compile(r"""getattr\((?:self\.)?config, ["'](\w+)["']""")
 
 
 def _equal(parameter: nn.Parameter, number: int, axis: int) -> dict[str, Any]:
@@ -63,7 +66,18 @@ def configuration(
 
 def _fields(kind: str) -> set[str]:
     """Name the fields of the configuration of a type, by all names that they have."""
-    return {*CONFIG_MAPPING[kind]().to_dict(), *CONFIG_MAPPING[kind].attribute_map}
+    configured = {*CONFIG_MAPPING[kind]().to_dict(), *CONFIG_MAPPING[kind].attribute_map}
+    return configured | _asked_for(kind)
+
+
+def _asked_for(kind: str) -> set[str]:
+    """Name the fields that a model type's code asks for, where its configuration need not have
+    them.
+
+    Such as `head_dim` of qwen3_moe: `getattr(config, "head_dim", ...)`.
+    """
+    source = inspect.getsource(inspect.getmodule(MODEL_FOR_CAUSAL_LM_MAPPING[CONFIG_MAPPING[kind]]))
+    return set(ASKED_FOR.findall(source))
 
 
 class TransformersModel(nn.Module):

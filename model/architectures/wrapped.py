@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dreamer_study.model.architectures.code import ModelFailed, described
+from dreamer_study.model.architectures.code import ModelFailed, described, late_imports
 from dreamer_study.model.architectures.documents_apart import read_apart
 from dreamer_study.model.contract import OPTIONAL, Network
 from dreamer_study.model.module_config import ModuleConfig
@@ -59,6 +59,7 @@ class Wrapped(Network):
             # a layer called `logits` is no method
             if not callable(own) or isinstance(own, nn.Module):
                 continue
+            own = partial(self._importing, own)
             if name in ("states", "logits"):
                 own = partial(self._run, name, own)
             if name == "states":
@@ -182,9 +183,15 @@ class Wrapped(Network):
         return logits
 
     def _forward(self, tokens: Tensor, **asked: Any) -> Any:
-        if self._by_keyword:
-            return self.module(input_ids=tokens, **asked)
-        return self.module(tokens, **asked)
+        with late_imports(self.config):
+            if self._by_keyword:
+                return self.module(input_ids=tokens, **asked)
+            return self.module(tokens, **asked)
+
+    def _importing(self, own: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        """Call a method of the class, which may import files of its folder."""
+        with late_imports(self.config):
+            return own(*given, **named)
 
     def _run(
         self, name: str, own: Callable[..., Tensor], given: Tensor, *others: Any, **named: Any

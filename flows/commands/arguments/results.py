@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from dreamer_study.flows.commands.arguments.shared import RESULTS, add_json, add_root, add_study
+from dreamer_study.flows.commands.arguments.shared import (
+    RESULTS,
+    add_json,
+    add_root,
+    add_study,
+    add_trust,
+)
 from dreamer_study.flows.commands.help import STUDIES, Commands
 
 
@@ -103,20 +109,41 @@ def _add_handing_on(commands: Commands) -> None:
     export = commands.add(
         "export",
         "results.query:export",
-        "Write every table and view of the results as files.",
+        "Write every table and view of the results as files, or a model.",
+        more="--format hf writes one trained model as a new folder that transformers loads:"
+        " weights, tokenizer, code in plain torch, and a card.",
         examples=[
             ("dreamer export demo tables --format csv", "for a spreadsheet"),
             ("dreamer export runs/demo tables", "Parquet files"),
+            (
+                "dreamer export demo folder --format hf --model DR --seed 0",
+                "one model, for AutoModelForCausalLM.from_pretrained",
+            ),
         ],
     )
     add_study(export, RESULTS)
     export.folder("folder", "the folder to write to")
     export.choice(
         "--format",
-        ("parquet", "csv"),
-        "the form of the files: parquet or csv (default parquet)",
+        ("parquet", "csv", "hf"),
+        "the form of the files: parquet or csv (default parquet); hf: one model, for transformers",
         default="parquet",
     )
+    export.option(
+        "--model",
+        metavar="NAME",
+        help="of --format hf: a variant or a model, such as DR or DR-4 (default: the only one)",
+    )
+    export.option(
+        "--seed", type=int, metavar="N", help="of --format hf: the seed (default: the only one)"
+    )
+    export.option(
+        "--tokens",
+        type=int,
+        metavar="N",
+        help="of --format hf: the checkpoint at this many tokens (default: the last one)",
+    )
+    add_trust(export)
     publish = commands.add(
         "publish",
         "publishing.publish:publish",

@@ -104,7 +104,7 @@ def _write(
     (made / "report" / "study.yaml").unlink(missing_ok=True)
     _copy_study(study, made)
     scores = ask(database, "published_scores", study=study.study_id)
-    licences = _licences(study, database)
+    licences = licences_of(study, database)
     public = {(run.run_id, checkpoint.tokens) for run, checkpoint in chosen}
     write_records(scores, study, made / "evaluations", owner, public)
     for run, checkpoint in chosen:
@@ -115,7 +115,7 @@ def _write(
     _dump(made / PUBLISHED, _environment(database, row))
     _dump(made / "CITATION.cff", _citation(title, version, owner))
     answer = read_answer(database, study.study_id)
-    _card(
+    write_card(
         "dataset",
         made,
         study=study,
@@ -158,7 +158,7 @@ def _write_model(
     shutil.copytree(checkpoint.folder, target)
     shutil.copytree(find_tokenizer(checkpoint.folder), target / "tokenizer")
     of_checkpoint = (scores["run_id"] == run.run_id) & (scores["tokens"] == checkpoint.tokens)
-    _card(
+    write_card(
         "model",
         target,
         study=study,
@@ -213,7 +213,7 @@ def _copy_study(study: Study, made: Path) -> None:
         shutil.copyfile(file, target)
 
 
-def _licences(study: Study, database: Path) -> list[dict[str, Any]]:
+def licences_of(study: Study, database: Path) -> list[dict[str, Any]]:
     """List what the study trained on and asked, with licences."""
     rows = ask(database, "published_licences", study=study.study_id).to_dict("records")
     tokenizer = study.data.tokenizer
@@ -242,6 +242,6 @@ def _dump(path: Path, values: Mapping[str, Any]) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _card(kind: str, folder: Path, **said: Any) -> None:
+def write_card(kind: str, folder: Path, **said: Any) -> None:
     text = CARDS.get_template(f"{kind}.md.j2").render(said)
     (folder / "README.md").write_text(f"{text}\n", encoding="utf-8")

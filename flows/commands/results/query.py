@@ -24,7 +24,16 @@ def sql(options: argparse.Namespace) -> None:
 
 
 def export(options: argparse.Namespace) -> None:
-    """Write every table and view as a file, and print the paths."""
+    """Write every table and view as a file, and print the paths; or a model for transformers."""
+    if options.format == "hf":
+        # with the plan of the study, for which tables need not wait
+        from dreamer_study.flows.commands.publishing.model_folder import export_model
+
+        export_model(options)
+        return
+    for name in ("model", "seed", "tokens"):
+        if getattr(options, name) is not None:
+            raise InputError(f"--{name} chooses the model of --format hf; leave it out of tables")
     database, _ = find_results(options.study, options.root)
     print(*tables.export(database, options.folder, format=options.format), sep="\n")
 

@@ -23,6 +23,7 @@ IN_TRAINING = {
     "OwnError": "tokens failed: {file}: Odd: which cannot be printed",
     "Balance": "step 3 failed: {file}: KeyError: 'no such expert'",
     "Exits": "tokens failed: {file}: SystemExit: 2",
+    "ExitsAtOnce": "",
     "Killed": "killed by signal 6",
 }
 IN_EVALUATION = {
@@ -59,6 +60,7 @@ def test_models_that_fail_end_no_other_run(
     runs = {run.model.variant: run for run in plan.runs}
     for name, reason in IN_TRAINING.items():
         before, _, after = reason.partition("{file}")
+        assert runs[name].failure, name
         assert before in runs[name].failure, name
         assert after in runs[name].failure, name
     for name in ("LA", *IN_EVALUATION):

@@ -241,6 +241,32 @@ def test_a_rate_at_which_a_training_failed_is_not_chosen_and_the_study_names_it(
 
 
 @pytest.mark.slow
+def test_a_model_that_fails_at_every_setting_holds_up_no_other(planned: Planned) -> None:
+    twice = {"learning_rate": {"times": 2, "of": "DR"}}
+    models = {"variants": ["LA", "DR", {"name": "twice", "family": "DR", "training": twice}]}
+    plan = planned(training=TRAINING, models=models)
+    failing = {run.name for run in plan.tuning_runs if run.model.variant == "DR"}
+    failures = {f"tune {name}": Failed(f"{name}: no number") for name in failing}
+    jobs = JobsByHand(failures, tuning=bowl(LA=2e-3))
+    with pytest.raises(Failed, match=r"and 5 more"):
+        run(plan, jobs)
+    assert chosen(plan) == {"LA": 2e-3}
+    states = {one.model.variant: (one.done, one.failure) for one in Plan(plan.study).runs}
+    assert states["LA"] == (True, "")
+    for name in ("DR", "twice"):
+        assert not states[name][0]
+        assert "every training of the search" in states[name][1]
+
+    again = Plan(plan.study)
+    run(again, jobs := JobsByHand(tuning=bowl(DR=1.9e-3)))
+    assert {name for name in trained(jobs) if name.startswith("tune ")} == set(failures)
+    assert chosen(again) == {"LA": 2e-3, "DR": 2e-3}, "what failed is tried again"
+    rates = {one.model.variant: one.learning_rate for one in again.runs}
+    assert rates == {"LA": 2e-3, "DR": 2e-3, "twice": 4e-3}
+    assert again.trained
+
+
+@pytest.mark.slow
 def test_a_stopped_search_goes_on_and_status_shows_it(planned: Planned) -> None:
     plan = planned(training=TRAINING, **ONE)
     train(plan.tuning_runs[0])

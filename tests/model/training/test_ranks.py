@@ -284,5 +284,6 @@ def test_an_incomplete_environment_is_bad_input(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main([str(write_run(tmp_path))]) == 2
     assert (
-        capsys.readouterr().err == "WORLD_SIZE is 2, but RANK is not set: start it with torchrun\n"
+        capsys.readouterr().err
+        == "bad input: WORLD_SIZE is 2, but RANK is not set: start it with torchrun\n"
     )

@@ -1,0 +1,1 @@
+"""Write a trained model as a folder that transformers loads, without this project."""
