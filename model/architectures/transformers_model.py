@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,7 +77,8 @@ def _asked_for(kind: str) -> set[str]:
 
     Such as `head_dim` of qwen3_moe: `getattr(config, "head_dim", ...)`.
     """
-    source = inspect.getsource(inspect.getmodule(MODEL_FOR_CAUSAL_LM_MAPPING[CONFIG_MAPPING[kind]]))
+    model = MODEL_FOR_CAUSAL_LM_MAPPING[CONFIG_MAPPING[kind]]
+    source = inspect.getsource(sys.modules[model.__module__])
     return set(ASKED_FOR.findall(source))
 
 
