@@ -13,9 +13,10 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
+from importlib.machinery import FileFinder, SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,23 @@ def copy_files(files: dict[str, str], source: Path, target: Path) -> None:
         shutil.copyfile(source / name, target / name)
 
 
+def check_code(files: Mapping[str, str], folder: Path) -> None:
+    """Check that a folder `code`, of a run or a checkpoint, holds these files of code alone.
+
+    It may have come from somebody else, and imports of a model's file would take what lies beside.
+    Raises InputError for another file, and for one with another digest.
+    """
+    if not folder.exists():
+        return
+    for cache in folder.rglob("__pycache__"):
+        shutil.rmtree(cache, ignore_errors=True)  # Python would run that in place of the source
+    for path in sorted(folder.rglob("*")):
+        is_known = path.is_dir() and not path.is_symlink()
+        if not is_known and path.relative_to(folder).as_posix() not in files:
+            raise InputError(f"{path} is no file of the model as planned; look at it, or remove it")
+    _check(dict(files), folder)
+
+
 def load_class(config: ModuleConfig, folder: Path | None, *, trust_code: bool) -> type:
     """Load the class of a model.
 
@@ -158,6 +176,15 @@ def forget_loaded() -> None:
         del sys.modules[name]
 
 
+class _FromSource(SourceFileLoader):
+    """Load a file of code as it is written: compiled code beside it may be of another text."""
+
+    def get_code(self, fullname: str) -> Any:
+        """Compile the source."""
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 def _load(folder: Path, file: str, digest: str) -> Any:
     """Import a file; what it imports from its folder is its own.
 
@@ -168,13 +195,16 @@ def _load(folder: Path, file: str, digest: str) -> Any:
         return sys.modules[own_name]
     path = (folder / file).resolve()
     _folders.add(folder.resolve())
-    specification = importlib.util.spec_from_file_location(own_name, path)
+    loader = _FromSource(own_name, str(path))
+    specification = importlib.util.spec_from_file_location(own_name, path, loader=loader)
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     searched = [str(path.parent), str(folder.resolve())]
     before = set(sys.modules)
     sys.path[:0] = searched
+    for place in searched:
+        sys.path_importer_cache[place] = FileFinder(place, (_FromSource, [".py"]))
     sys.modules[own_name] = module
     try:
         specification.loader.exec_module(module)
@@ -183,6 +213,8 @@ def _load(folder: Path, file: str, digest: str) -> Any:
         raise ModelFailed(f"{file} cannot be imported: {described(error)}") from error
     finally:
         del sys.path[: len(searched)]
+        for place in searched:
+            sys.path_importer_cache.pop(place, None)
         # forget the modules of the folder: the next model may import others of these names
         for name in set(sys.modules) - before - {own_name}:
             imported_from = getattr(sys.modules[name], "__file__", None) or ""
