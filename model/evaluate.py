@@ -31,7 +31,7 @@ import torch
 from dreamer_study.model.architectures.check_contract import check_trained
 from dreamer_study.model.architectures.code import FOLDER as CODE
 from dreamer_study.model.architectures.code import ModelFailed, naming_line
-from dreamer_study.model.checkpoints.models import load_model, weights_in
+from dreamer_study.model.checkpoints.models import check_model_code, load_model, weights_in
 from dreamer_study.model.evaluation.benchmark_rows import (
     EvaluationPart,
     Task,
@@ -202,6 +202,8 @@ class _Evaluator:
         The first are the main ones; raw ones follow where both are asked for and differ. A model
         that is no Dreamer is checked with each of them, in a copy of its own.
         """
+        if self._job.trust_code:
+            check_model_code(checkpoint.path, checkpoint.code)
         asked = ("averaged", "raw") if self._job.weights == "both" else (self._job.weights,)
         there = dict.fromkeys(weights_in(checkpoint.path, wanted) for wanted in asked)
         models = [

@@ -6,7 +6,6 @@ import errno
 import os
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from importlib import import_module
 
 from dreamer_study.flows.commands.help import refusal
 from dreamer_study.flows.commands.parser import parse
+from dreamer_study.flows.commands.unheard_signals import Watch
 from dreamer_study.flows.jobs import BAD_INPUT, Failed, Stopped
 from dreamer_study.flows.progress.reports import VERBOSE, end_now, printable, writing
 from dreamer_study.pipeline.errors import InputError
@@ -52,14 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is not None:
         return _run(list(arguments))
     _trust_no_modules_here()
-    status = _run(sys.argv[1:])
+    status = _run(sys.argv[1:], Watch(_say_and_end, GRACE))
     if status:
         # libraries have nothing to say after our one line, at the interpreter's end
         end_now(status)
     return status
 
 
-def _run(given: list[str]) -> int:
+def _run(given: list[str], watch: Watch | None = None) -> int:
     """Run one subcommand with the signals that stop it taken care of; returns the exit status."""
     options = parse(given)
     if not options.command:
@@ -69,8 +69,9 @@ def _run(given: list[str]) -> int:
     with handling(_end_at_once):
         command = getattr(import_module(f"dreamer_study.flows.commands.{module}"), function)
     signals: list[int] = []
-    grace = LONG_GRACE if options.called == "run" else GRACE
-    with handling(partial(_note, signals, grace)), writing(options.verbosity):
+    if watch and options.called == "run":
+        watch.set_grace(LONG_GRACE)
+    with handling(partial(_note, signals)), writing(options.verbosity):
         try:
             status = command(options) or 0
             sys.stdout.flush()
@@ -130,20 +131,21 @@ def handling(handler: Callable[[int, object], None]) -> Iterator[None]:
 
 
 def _end_at_once(number: int, _: object) -> None:
-    """End this process before any library can write; the system sends SIGTERM to children."""
+    """End this process before any library can write, in Python's handler of a signal."""
+    _say_and_end(number)
+
+
+def _say_and_end(number: int) -> None:
+    """Say that the command was stopped, and end it; the system sends SIGTERM to children."""
     os.write(2, f"{STOPPED}\n".encode())
     os._exit(128 + number)
 
 
-def _note(signals: list[int], grace: float, number: int, _: object) -> None:
+def _note(signals: list[int], number: int, _: object) -> None:
     """Note a signal, and raise the exception that Python has for the signal.
 
-    A library that ignores the exception, as DuckDB does in some queries, gets `grace` seconds.
+    The `Watch` ends a library that ignores the exception, as DuckDB does in some queries.
     """
-    if not signals:
-        last = threading.Timer(grace, _end_at_once, [number, None])
-        last.daemon = True
-        last.start()
     signals.append(number)
     raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 

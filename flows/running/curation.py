@@ -34,6 +34,7 @@ from dreamer_study.flows.running.curation_warnings import (
 from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import MIRROR
+from dreamer_study.pipeline.benchmarks.asked import check_asked
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.benchmarks.items import ITEMS, benchmark_items
 from dreamer_study.pipeline.clean import clean
@@ -194,9 +195,12 @@ def _write_items(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]
     world = plan.data.world
     tables = [world_items(world.path) if world else ITEMS.empty_table()]
     for benchmark in plan.study.own_benchmarks:
-        plan.specifications(benchmark)  # which also finds what is missing, and writes texts
+        # which also finds what is missing, and writes texts
+        specifications = plan.specifications(benchmark)
         if not benchmark.late:
-            tables.append(benchmark_items(benchmark, plan.folder_of(benchmark)))
+            items = benchmark_items(benchmark, plan.folder_of(benchmark))
+            check_asked(benchmark, specifications, items)
+            tables.append(items)
     table = pa.concat_tables(tables, promote_options="default").combine_chunks()
     pq.write_table(table, folder / "items.parquet", compression="zstd")
     return {"items": len(table)}
@@ -290,6 +294,7 @@ def _look_for_items(
     rules = plan.study.data.decontaminate
     scratch = folder / "scratch"
     items = benchmark_items(benchmark, plan.folder_of(benchmark))
+    check_asked(benchmark, plan.specifications(benchmark), items)
     decontaminate(plan.data.curated.path, scratch, items, rules, progress=progress)
     matches = pq.read_table(scratch / "matches.parquet").to_pylist()
     shutil.rmtree(scratch)

@@ -113,6 +113,7 @@ def _evaluation_values(
         "tokens": checkpoint.tokens,
         "path": str(checkpoint.folder.resolve()),
         "answers": checkpoint.point == run.points[-1],
+        "code": getattr(run.model.config, "files", {}),
         "outputs": outputs,
     }
     return {

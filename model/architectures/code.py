@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib import metadata
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import FileFinder, ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -80,7 +80,8 @@ class LateImports:
         sys.modules.update(self.modules)
         sys.meta_path.insert(0, self)
         try:
-            yield
+            with _from_source(self._folder.resolve()):
+                yield
         finally:
             sys.meta_path.remove(self)
             self.take_modules(before)
@@ -228,6 +229,23 @@ def copy_files(files: dict[str, str], source: Path, target: Path) -> None:
         shutil.copyfile(source / name, target / name)
 
 
+def check_code(files: Mapping[str, str], folder: Path) -> None:
+    """Check that a folder `code`, of a run or a checkpoint, holds these files of code alone.
+
+    It may have come from somebody else, and imports of a model's file would take what lies beside.
+    Raises InputError for another file, and for one with another digest.
+    """
+    if not folder.exists():
+        return
+    for compiled in folder.rglob("__pycache__"):
+        shutil.rmtree(compiled, ignore_errors=True)  # Python would run that in place of the source
+    for path in sorted(folder.rglob("*")):
+        is_known = path.is_dir() and not path.is_symlink()
+        if not is_known and path.relative_to(folder).as_posix() not in files:
+            raise InputError(f"{path} is no file of the model as planned; look at it, or remove it")
+    _check(dict(files), folder)
+
+
 def load_class(config: ModuleConfig, folder: Path | None, *, trust_code: bool) -> type:
     """Load the class of a model.
 
@@ -278,6 +296,38 @@ def forget_loaded() -> None:
         del sys.modules[name]
 
 
+class _FromSource(SourceFileLoader):
+    """Load a file of code as it is written: compiled code beside it may be of another text."""
+
+    def get_code(self, fullname: str) -> Any:
+        """Compile the source."""
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+@contextmanager
+def _from_source(folder: Path) -> Iterator[None]:
+    """Import files of a folder, at any depth, from their sources alone in the block."""
+
+    def find_below(place: str) -> FileFinder:
+        if not Path(place).is_relative_to(folder):
+            raise ImportError  # as a hook says that a place is none of its own
+        return FileFinder(place, (_FromSource, [".py"]))
+
+    def forget_finders() -> None:
+        for place in list(sys.path_importer_cache):
+            if Path(place).is_relative_to(folder):
+                del sys.path_importer_cache[place]
+
+    forget_finders()
+    sys.path_hooks.insert(0, find_below)
+    try:
+        yield
+    finally:
+        sys.path_hooks.remove(find_below)
+        forget_finders()
+
+
 def _own_name(named: str, files: Mapping[str, str]) -> str:
     """Name the module of a class.
 
@@ -296,7 +346,8 @@ def _load(folder: Path, file: str, files: Iterable[str], own_name: str) -> Any:
         return sys.modules[own_name]
     path = (folder / file).resolve()
     _folders.add(folder.resolve())
-    specification = importlib.util.spec_from_file_location(own_name, path)
+    loader = _FromSource(own_name, str(path))
+    specification = importlib.util.spec_from_file_location(own_name, path, loader=loader)
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
@@ -306,7 +357,8 @@ def _load(folder: Path, file: str, files: Iterable[str], own_name: str) -> Any:
     sys.modules[own_name] = module
     late = LateImports(folder, searched, files)
     try:
-        specification.loader.exec_module(module)
+        with _from_source(folder.resolve()):
+            specification.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[own_name]
         raise ModelFailed(f"{file} cannot be imported: {described(error)}") from error

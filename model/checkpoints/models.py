@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from dreamer_study.model.architectures.build import build
 from dreamer_study.model.architectures.code import FOLDER as CODE
-from dreamer_study.model.architectures.code import copy_code
+from dreamer_study.model.architectures.code import check_code, copy_code
 from dreamer_study.model.checkpoints.checksums import (
     check_file,
     list_states,
@@ -111,6 +111,23 @@ def load_model(
         model = build(config, code=folder / CODE, trust_code=trust_code, empty=True)
     load_tensors(model, _load_tensors(file), folder)
     return model.to(device).eval()
+
+
+def check_model_code(folder: Path, planned: Mapping[str, str] | None) -> None:
+    """Check the code of a model that `save_weights` wrote before that code is trusted.
+
+    Raises InputError where its files are not those of its configuration, or where these have other
+    digests than `planned`: who can write to the folder can write its configuration too.
+    """
+    if not (folder / "config.json").is_file():
+        return
+    files = getattr(_load_config(folder / "config.json"), "files", {})
+    if planned is not None and files != planned:
+        raise InputError(
+            f"{folder / CODE} is not the code that the study has planned; remove the run, to train"
+            " it again"
+        )
+    check_code(files, folder / CODE)
 
 
 def weights_in(folder: Path | str, wanted: str = "averaged") -> str:

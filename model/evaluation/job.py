@@ -88,6 +88,7 @@ class EvaluatedCheckpoint:
     path: Path
     outputs: dict[str, EvaluationOutput]  # by benchmark
     answers: bool = False  # whether what the model answers is stored too, not only how right it is
+    code: dict[str, str] | None = None  # digests of its class's files as planned; None: as it says
 
 
 @checked("job")

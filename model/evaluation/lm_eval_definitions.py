@@ -67,6 +67,8 @@ def build_task(
     config["num_fewshot"] = overrides.get("num_fewshot", 0)
     if config["num_fewshot"] == 0:
         config = _zero_shot(config)
+    if "dataset_kwargs" in overrides:  # with the files; a definition's own are of the hub's
+        config["dataset_kwargs"] = overrides["dataset_kwargs"]
     data = _load_data(config, specification.get("dataset_path"), cache, what)
     config["custom_dataset"] = lambda **_: data
     task_class = config.pop("class", ConfigurableTask)

@@ -52,7 +52,7 @@ PLAIN_KEYS = frozenset(
     )
 )
 OUTPUT_TYPES = ("generate_until", "loglikelihood", "loglikelihood_rolling", "multiple_choice")
-# of `dataset_kwargs`; the last is ignored
+# Of `dataset_kwargs`; the last is ignored. Files are ours to name.
 DATASET_KEYS = ("data_files", "data_dir", "delimiter", "field", "revision", "trust_remote_code")
 METRIC_KEYS = (
     "metric",

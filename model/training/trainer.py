@@ -18,7 +18,7 @@ from torch import Tensor
 from dreamer_study.model import ops
 from dreamer_study.model.architectures.build import build
 from dreamer_study.model.architectures.code import FOLDER as CODE
-from dreamer_study.model.architectures.code import versions
+from dreamer_study.model.architectures.code import check_code, versions
 from dreamer_study.model.checkpoints.models import TrainingState, load_tensors, newest_state
 from dreamer_study.model.ops.device import choose_device, choose_precision, use_one_core
 from dreamer_study.model.ops.gpu import on_gpu, set_up
@@ -73,6 +73,8 @@ class Trainer:
         self.run = run
         self.config = run.training
         self.ranks = ranks or Ranks()
+        own_files = {**getattr(run.model, "files", {}), **self.config.optimizer_files}
+        check_code(own_files, run.folder / CODE)
         self.device = choose_device(self.config.device, self.ranks.local)
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)

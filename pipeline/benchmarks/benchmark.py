@@ -21,6 +21,7 @@ from dreamer_study.pipeline.sources.entries import (
 )
 
 PERPLEXITIES = ("word_perplexity", "byte_perplexity", "bits_per_byte", "token_perplexity")
+FILE_KEYS = ("data_files", "data_dir")  # of `dataset_kwargs`
 Text = Annotated[str, Field(coerce_numbers_to_str=True)]
 
 
@@ -117,7 +118,18 @@ class Benchmark:
             raise InputError("metric must be given, as the task names it (acc, exact_match, ...)")
         if self.rows and not self.text:
             raise InputError("rows is for the perplexity of a text")
+        self._check_files()
         return self
+
+    def _check_files(self) -> None:
+        """Raise InputError for overrides that name files: all that read them read one list."""
+        options = self.overrides.get("dataset_kwargs")
+        named = [key for key in FILE_KEYS if isinstance(options, Mapping) and key in options]
+        if named:
+            raise InputError(
+                f"overrides.dataset_kwargs.{named[0]} would evaluate other files than those that"
+                " are kept out of the training data; name these as the benchmark's `repository`"
+            )
 
     @property
     def configurations(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dreamer_study.pipeline.benchmarks.asked import is_read_by_lm_eval
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.errors import InputError, placing
 from dreamer_study.pipeline.sources.columns.names import named_columns
@@ -84,7 +85,7 @@ def task_specifications(
 
     `output` is the folder for the texts of a benchmark with `rows`, or whose `text` is more than a
     column; each text is written once. Task files lie `beside` the study (`task_file`). Raises
-    InputError when the data or a task file is missing.
+    InputError when the data or a task file is missing, and where overrides name files.
     """
     folder = Path(folder).resolve()
     specifications = []
@@ -96,7 +97,7 @@ def task_specifications(
                 "task": task,
                 "dataset_path": place,
                 "yaml": str(TEXT_TASK) if benchmark.text else task_file(benchmark, beside, mirror),
-                "overrides": {**overrides, "num_fewshot": 0, **benchmark.overrides},
+                "overrides": _overrides(benchmark, overrides),
                 "metric": benchmark.metric,
                 "filter": benchmark.filter,
                 "chance": benchmark.chance,
@@ -105,13 +106,21 @@ def task_specifications(
     return specifications
 
 
+def _overrides(benchmark: Benchmark, ours: dict[str, Any]) -> dict[str, Any]:
+    """Merge a benchmark's overrides into ours, which name the files."""
+    options = benchmark.overrides.get("dataset_kwargs") or {}
+    merged = {**ours, "num_fewshot": 0, **benchmark.overrides}
+    merged["dataset_kwargs"] = {**ours["dataset_kwargs"], **options}
+    return merged
+
+
 def _data(
     benchmark: Benchmark, folder: Path, configuration: str, output: Path | str
 ) -> tuple[str, dict[str, Any]]:
     """Name the split's files for `datasets`: a card might lead the library to others."""
     files = find_split(folder, configuration, benchmark.split)
     overrides: dict[str, Any] = {"test_split": benchmark.split, "dataset_name": None}
-    if benchmark.text and (benchmark.rows is not None or not benchmark.text.isidentifier()):
+    if benchmark.text and not is_read_by_lm_eval(benchmark):
         files = [_write_texts(benchmark, folder, files, output)]
         overrides["doc_to_target"] = "{{text}}"
     elif benchmark.text:

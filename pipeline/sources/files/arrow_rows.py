@@ -7,25 +7,35 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.files.blocks import Block
-from dreamer_study.pipeline.sources.files.parquet_rows import MOST_ROWS, unreadable, valid
+from dreamer_study.pipeline.sources.files.parquet_rows import MOST_ROWS
+from dreamer_study.pipeline.sources.files.unpacking import (
+    MOST_AT_ONCE,
+    Unpacked,
+    bounded_memory,
+    parts,
+    plain_schema,
+    unreadable,
+)
 
 _FILE = b"ARROW1"
 _END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
 
 
 class ArrowRows:
-    """Read an Arrow stream or file in blocks."""
+    """Read an Arrow stream or file in blocks; `longest` is the most bytes of one row."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, longest: int) -> None:
         self.path = path
+        self._longest = longest
         try:
             with path.open("rb") as raw:
                 self._is_file = raw.read(len(_FILE)) == _FILE
                 raw.seek(-len(_END), 2)
                 if not self._is_file and raw.read() != _END:
                     raise OSError("it has no end")
-            self.schema = self._open().schema
+            self.schema = plain_schema(self._open().schema)
         except (pa.ArrowInvalid, OSError) as error:
             raise unreadable(path, error) from error
 
@@ -36,19 +46,25 @@ class ArrowRows:
     def blocks(
         self, columns: pa.Schema, limit: int | None = None, expressions: str | None = None
     ) -> Iterator[Block]:
-        """Yield all rows, or the first `limit` rows."""
+        """Yield all rows, or the first `limit` rows.
+
+        Raises InputError for a row longer than `longest`, and for a file that unpacks without end.
+        """
         total = self.count()
         stop = total if limit is None else min(limit, total)
+        unpacked = Unpacked(self.path)
         row = 0
         for batch in self._batches():
+            rows = batch.select(columns.names)
             for begin in range(0, len(batch), MOST_ROWS):
-                part = batch.slice(begin, min(MOST_ROWS, stop - row))
+                part = rows.slice(begin, min(MOST_ROWS, stop - row))
                 if not len(part):
                     return
-                numbers = pa.array(range(row, row + len(part)), pa.int64())
-                row += len(part)
-                table = pa.table({name: valid(part[name]) for name in columns.names})
-                yield Block(table, numbers, row / total)
+                for table in parts(self.path, part, row, self._longest):
+                    numbers = pa.array(range(row, row + len(table)), pa.int64())
+                    row += len(table)
+                    unpacked.add(table.nbytes, len(table))
+                    yield Block(table, numbers, row / total)
 
     def _open(self) -> pa.RecordBatchStreamReader | pa.RecordBatchFileReader:
         source = pa.memory_map(str(self.path))
@@ -58,8 +74,20 @@ class ArrowRows:
         reader = self._open()
         try:
             if self._is_file:
-                yield from map(reader.get_batch, range(reader.num_record_batches))
+                batches = map(reader.get_batch, range(reader.num_record_batches))
             else:
-                yield from reader
+                batches = iter(reader)
+            while True:
+                # a batch may be compressed
+                with bounded_memory(MOST_AT_ONCE + self.path.stat().st_size):
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                yield batch
+        except MemoryError:
+            raise InputError(
+                f"{self.path}: one batch of its rows takes more than"
+                f" {MOST_AT_ONCE / 2**20:,.0f} MB; write the file with fewer rows in a batch"
+            ) from None
         except (pa.ArrowInvalid, OSError) as error:
             raise unreadable(self.path, error) from error

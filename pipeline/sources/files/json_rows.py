@@ -33,6 +33,8 @@ from dreamer_study.pipeline.sources.files.turns import is_turn_or_part
 _CHUNK = 2**16  # characters that are read at once
 _LARGEST_CHUNK = 2**24
 _NEAR_END = 16  # characters: an error so near to the end may be the end's fault
+MOST_VALUES = 4_000_000  # of a record, by the commas and brackets in it
+MOST_FIELDS = 100_000  # of all records, at all depths
 _BLANK = " \t\r\n,\ufeff"
 
 
@@ -69,6 +71,11 @@ class JsonRows:
                 )
             for record in records:
                 seen.add(record)
+            if seen.count() > MOST_FIELDS:
+                raise InputError(
+                    f"{self.path}: its records have more than {MOST_FIELDS:,} different fields; are"
+                    " their names values?"
+                )
             first = first or records
         self._first = first[0] if first and seen.objects == 1 else {}
         return pa.schema([(name, field.kind()) for name, field in seen.fields.items() if name])
@@ -187,6 +194,7 @@ class JsonRows:
             self._cut = not line.endswith(b"\n")
             record = line.rstrip(b"\r\n").lstrip()
             if record:
+                self._check_values(record)
                 yield record
 
     def _values(self) -> Iterator[bytes]:
@@ -214,6 +222,7 @@ class JsonRows:
                     return
                 continue
             text, position, end = self._with_whole_value(text, position, f"row {row} of {whole}")
+            self.file.unpacked.add(0, 1)
             yield text[position:end].encode("utf-8", "surrogatepass")
             row += 1
             position = end
@@ -288,6 +297,7 @@ class JsonRows:
             except json.JSONDecodeError as error:
                 if len(text) - position > self.file.longest:
                     raise self.file.too_long(place) from None
+                self._check_values(text[position:].encode("utf-8", "replace"))
                 if not _may_be_cut(error, text):
                     raise InputError(
                         f"{self.path}: broken JSON in {place}; fetch it again"
@@ -302,6 +312,14 @@ class JsonRows:
             # a number of thousands of digits; nested without end
             except (ValueError, RecursionError) as error:
                 raise InputError(f"{self.path}: {place} cannot be read ({error})") from error
+
+    def _check_values(self, record: bytes) -> None:
+        """Raise InputError for a record of so many values that Python would need gigabytes."""
+        if len(record) > MOST_VALUES and sum(map(record.count, (b",", b"[", b"{"))) > MOST_VALUES:
+            raise InputError(
+                f"{self.path}: a record of {len(record):,} bytes holds more than {MOST_VALUES:,}"
+                " values, or signs of them; divide it into several"
+            )
 
     def _cut_off(self, place: str) -> InputError:
         return InputError(f"{self.path}: cut off in {place}; fetch it again")

@@ -99,6 +99,13 @@ class Seen:
         else:
             self.texts += 1
 
+    def count(self) -> int:
+        """Count the places at and below this one."""
+        inner = list(self.fields.values())
+        if self.element is not None:
+            inner.append(self.element)
+        return 1 + sum(seen.count() for seen in inner)
+
     def kind(self) -> pa.DataType:
         """Return what most values are: a list, an object, or else a text."""
         half = (self.texts + self.lists + self.objects) / 2

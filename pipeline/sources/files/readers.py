@@ -1,11 +1,11 @@
 """Open the reader of a file by its name: Parquet, Arrow, JSON lines, JSON, CSV or text.
 
 All but Parquet and Arrow may be compressed (.gz, .zst, .xz, .bz2, .zip with one file). Readers
-yield blocks of bounded size (`pipeline/sources/files/blocks.py`), in which numbers and dates of
-JSON and CSV are texts as they are written. A broken JSON line, or a CSV record of another length,
-is a malformed row. A file that ends early, a row longer than `longest`, a broken element of a JSON
-array and UTF-16 raise InputError. Single bytes that are not UTF-8 become U+FFFD, which cleaning
-counts.
+yield blocks of bounded size (`pipeline/sources/files/blocks.py`), also of small files that unpack
+to much (`unpacking.py`). Numbers and dates of JSON and CSV are texts as they are written. A broken
+JSON line, or a CSV record of another length, is a malformed row. A file that ends early, a row
+longer than `longest`, a broken element of a JSON array and UTF-16 raise InputError. Single bytes
+that are not UTF-8 become U+FFFD, which cleaning counts.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def open_rows(
     if kind in _TABLES and path.name.lower().endswith(COMPRESSIONS):
         raise InputError(f"{path}: .{kind} is not read out of another file; unpack it")
     if kind == "parquet":
-        return ParquetRows(path)
+        return ParquetRows(path, longest)
     if kind in _TABLES:
-        return ArrowRows(path)
+        return ArrowRows(path, longest)
     if kind in ("csv", "tsv"):
         return CsvRows(path, longest, delimiter, escape)
     if kind in KINDS:

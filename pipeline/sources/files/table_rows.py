@@ -19,6 +19,7 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.files.blocks import LONGEST_SHOWN, Block, batches
 from dreamer_study.pipeline.sources.files.text_files import TextFile
 
+MOST_COLUMNS = 100_000
 _DELIMITERS = ",;\t|"
 
 
@@ -40,6 +41,11 @@ class CsvRows:
             lines = with_doubled_quotes(lines, escape, self.delimiter)
         self._reader = csv.reader(lines, strict=True, delimiter=self.delimiter)
         self.names = next(self._records(), [])
+        if len(self.names) > MOST_COLUMNS:
+            raise InputError(
+                f"{path}: its first line has {len(self.names):,} fields, and a table at most"
+                f" {MOST_COLUMNS:,} columns"
+            )
         self.schema = pa.schema([(name, pa.string()) for name in self.names])
 
     def count(self, limit: int | None = None) -> int:

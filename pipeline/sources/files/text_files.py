@@ -18,6 +18,7 @@ from typing import IO, Any, BinaryIO
 import pyarrow as pa
 
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.files.unpacking import Unpacked, too_long
 
 LONGEST = 64 * 2**20  # bytes of one row
 _READ = 2**18  # bytes that are decompressed at once
@@ -56,6 +57,7 @@ class TextFile:
         self.longest = longest
         self.name = path.name
         self._size = max(path.stat().st_size, 1)
+        self.unpacked = Unpacked(path)
         with path.open("rb") as raw:
             self._beginning = raw.read(8)
         with self._with_advice(), self._open() as stream:
@@ -74,7 +76,8 @@ class TextFile:
     def lines(self) -> Iterator[bytes]:
         """Yield the lines with their ends, without byte order marks, which `cat` may leave inside.
 
-        Raises InputError for a line longer than `longest` bytes.
+        Raises InputError for a line longer than `longest` bytes, and for a file that unpacks
+        without end.
         """
         with self._with_advice():
             number = 0
@@ -82,23 +85,20 @@ class TextFile:
                 number += 1
                 if len(line) > self.longest:
                     raise self.too_long(f"line {number}")
+                self.unpacked.add(len(line), 1)
                 yield line.removeprefix(codecs.BOM_UTF8)
         self._raw.close()
 
     def read(self, size: int) -> str:
-        """Read at most `size` characters."""
+        """Read at most `size` characters. Raises InputError for a file that unpacks without end."""
         with self._with_advice():
-            return self._text.read(size)
+            text = self._text.read(size)
+        self.unpacked.add(len(text), 0)
+        return text
 
     def too_long(self, what: str) -> InputError:
         """Return the error for a row above the limit."""
-        limit = f"{self.longest:,} bytes"
-        if self.longest >= 2**20:
-            limit = f"{self.longest / 2**20:,.0f} MB"
-        return InputError(
-            f"{self.path}: {what} is longer than {limit}; raise the source's `longest`, if it is"
-            " right"
-        )
+        return too_long(self.path, what, self.longest)
 
     def _open(self) -> BinaryIO:
         self._raw: BinaryIO = self.path.open("rb")

@@ -306,3 +306,19 @@ def test_a_key_that_stands_twice_or_fits_by_case_alone_is_refused_as_in_a_source
         path.write_text(f"{row}\n")
         with pytest.raises(InputError, match=fault):
             items(entry, tmp_path)
+
+
+def test_a_task_file_names_no_files_of_its_own(tmp_path):
+    lines(tmp_path / "test.jsonl", [{"question": "1 + 1?", "answer": "2"}])
+    lines(tmp_path / "other.jsonl", [{"question": "Other?", "answer": "2"}])
+    (tmp_path / "sums.yaml").write_text(
+        "task: sums\noutput_type: generate_until\ntest_split: test\n"
+        "doc_to_text: '{{question}}'\ndoc_to_target: '{{answer}}'\n"
+        "metric_list: [{metric: exact_match}]\n"
+        "dataset_kwargs: {data_dir: 'http://127.0.0.1:9/', data_files: {test: other.jsonl}}\n"
+    )
+    entry = {"name": "sums", "task": "sums", "repository": "me/sums", "metric": "exact_match"}
+    benchmark = resolve_benchmark({**entry, "yaml": "sums.yaml"})
+    (specification,) = task_specifications(benchmark, tmp_path, tmp_path / "out", beside=tmp_path)
+    task = build_task(specification, tmp_path / "cache")
+    assert [item["question"] for item in task.eval_docs] == ["1 + 1?"]

@@ -1,0 +1,210 @@
+"""Unpack files of strangers within bounds: memory at once, bytes of one row, bytes of a whole file.
+
+A file of a few hundred bytes may stand for terabytes: one long text that a dictionary repeats, a
+list of a billion equal elements, zeros that were compressed.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.files.blocks import BLOCK_BYTES
+
+# Bytes that unpacking may take at a time, beyond those of the file; Arrow reserves 1 GB at first.
+MOST_AT_ONCE = 3 * 2**29
+MOST_OF_PART = 4 * BLOCK_BYTES
+# Text shrinks to a tenth of its bytes, and that of a log to a hundredth.
+MOST_TIMES = 200
+ALWAYS_UNPACKED = 2**30  # bytes, whatever the file's size
+_ROW = 190  # bytes that a row counts beside its text, for the time that an empty one takes
+_limiting = Lock()  # the limit is of the process
+
+
+class Unpacked:
+    """The bytes that have been unpacked of a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._packed = path.stat().st_size
+        self._most = max(ALWAYS_UNPACKED, MOST_TIMES * self._packed)
+        self._bytes = 0
+
+    def add(self, count: int, rows: int) -> None:
+        """Count bytes and rows. Raises InputError for more than any text would give."""
+        self._bytes += count + rows * _ROW
+        if self._bytes > self._most:
+            raise InputError(
+                f"{self.path}: its {self._packed:,} bytes unpack to more than {self._most:,}, as no"
+                " texts do; if the file is right, write it again as JSON lines, not compressed"
+            )
+
+
+def too_long(path: Path, what: str, longest: int) -> InputError:
+    """Return the error for a row above the limit."""
+    limit = f"{longest:,} bytes"
+    if longest >= 2**20:
+        limit = f"{longest / 2**20:,.0f} MB"
+    return InputError(
+        f"{path}: {what} is longer than {limit}; raise the source's `longest`, if it is right"
+    )
+
+
+def unreadable(path: Path, error: Exception, row: int | None = None) -> InputError:
+    """Return the error for a file that cannot be read, or not after a row."""
+    where = "" if row is None else f" after row {row}"
+    reason = str(error).splitlines()[0]
+    return InputError(f"{path}: cut off or damaged{where} ({reason}); fetch it again")
+
+
+@contextmanager
+def bounded_memory(most: int) -> Iterator[None]:
+    """Let the block take `most` further bytes; MemoryError is raised where it asks for more.
+
+    What a decoder will ask for is not known in advance: the metadata of a file may lie. Other
+    threads of this process have the same limit meanwhile.
+    """
+    with _limiting:
+        before, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        limit = _bytes_of_data() + most
+        if before != resource.RLIM_INFINITY:  # the user's own
+            limit = min(limit, before)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, (before, hard))
+
+
+def _bytes_of_data() -> int:
+    """Return the bytes that the system counts for this process under this limit."""
+    with open("/proc/self/status", encoding="utf-8") as status:
+        line = next(line for line in status if line.startswith("VmData:"))
+    return int(line.split()[1]) * 1024
+
+
+def parts(path: Path, batch: pa.RecordBatch, row: int, longest: int) -> Iterator[pa.Table]:
+    """Yield a batch, which begins at `row`, in tables of bounded bytes whose values share nothing.
+
+    Raises InputError for a row of more than `longest` bytes.
+    """
+    table = _plain_table(path, batch)
+    if table is not None and table.nbytes <= MOST_OF_PART:
+        _check_rows(path, table, row, longest)
+        yield table
+    elif len(batch) > 1:
+        half = len(batch) // 2
+        yield from parts(path, batch.slice(0, half), row, longest)
+        yield from parts(path, batch.slice(half), row + half, longest)
+    elif table is None or table.nbytes > longest:
+        raise too_long(path, f"row {row}", longest)
+    else:
+        yield table
+
+
+def _check_rows(path: Path, table: pa.Table, row: int, longest: int) -> None:
+    """Raise InputError for the first row of a table, which begins at `row`, that is too long."""
+    if table.nbytes <= longest:
+        return
+    if len(table) == 1:
+        raise too_long(path, f"row {row}", longest)
+    half = len(table) // 2
+    _check_rows(path, table.slice(0, half), row, longest)
+    _check_rows(path, table.slice(half), row + half, longest)
+
+
+def _plain_table(path: Path, batch: pa.RecordBatch) -> pa.Table | None:
+    """Write out the values of a batch; None where they take too much memory."""
+    try:
+        with bounded_memory(MOST_AT_ONCE):
+            columns = {name: valid(plain(batch[name])) for name in batch.schema.names}
+    except MemoryError:
+        pa.default_memory_pool().release_unused()
+        return None
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise unreadable(path, error) from error
+    return pa.table(columns)
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of the tables that `parts` yields."""
+    return pa.schema([(field.name, _text_type(plain_type(field.type))) for field in schema])
+
+
+def _text_type(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if kind in (pa.binary(), pa.large_binary()) else kind
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which each value is held on its own."""
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(plain_type(field.type)) for field in kind])
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_list(kind) or pa.types.is_list_view(kind):
+        return pa.list_(_plain_field(kind))
+    if pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind):
+        return pa.large_list(_plain_field(kind))
+    return kind
+
+
+def _plain_field(kind: Any) -> pa.Field:
+    """Return the field of a list's elements in the type in which each is held on its own."""
+    return kind.value_field.with_type(plain_type(kind.value_type))
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """Write out the values that rows share: dictionaries, views and runs."""
+    if pa.types.is_run_end_encoded(array.type):
+        return plain(pc.run_end_decode(array))
+    kind = plain_type(array.type)
+    return array if array.type == kind else array.cast(kind)
+
+
+def valid(array: pa.Array) -> pa.Array:
+    """Make texts valid UTF-8, which Parquet does not guarantee; plain bytes are taken for text.
+
+    Raises ArrowInvalid for an array whose parts do not fit together.
+    """
+    if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
+        array = array.cast(pa.binary()).view(pa.string())
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        as_bytes = array.cast(_byte_type(array.type))
+        as_bytes.validate(full=True)  # what is no fault of UTF-8 stays one
+        return pa.array([_decoded(value) for value in as_bytes.to_pylist()], array.type)
+    return array
+
+
+def _byte_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type with bytes in the place of texts."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _byte_type(field.type)) for field in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(_byte_type(kind.value_type))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return pa.binary()
+    return kind
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, dict):
+        return {name: _decoded(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_decoded(inner) for inner in value]
+    return value
