@@ -21,7 +21,12 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dreamer_study.pipeline.errors import InputError, is_full_disk
+from dreamer_study.pipeline.errors import (
+    InputError,
+    is_full_disk,
+    is_short_of_memory,
+    short_of_memory,
+)
 from dreamer_study.pipeline.storage.digests import digest
 from dreamer_study.pipeline.storage.documents import DocumentWriter, find_shards, shards, sum_counts
 from dreamer_study.pipeline.storage.files import atomic_file, sync
@@ -75,6 +80,8 @@ def within_means(output: Path) -> Iterator[None]:
         if is_full_disk(error) or _OFFLOADED in str(error):
             problem = "the disk is full"
             advice = "free some space"
+        elif is_short_of_memory(error):
+            raise InputError(f"{output}: {short_of_memory(error)}") from error
         elif isinstance(error, duckdb.OutOfMemoryException):
             problem = "too little memory"
             advice = "raise data.memory"

@@ -15,6 +15,7 @@ from dreamer_study.flows.commands.results.printing import print_answer
 from dreamer_study.flows.commands.running.status import A_SECOND, Watch
 from dreamer_study.flows.commands.states import DATA_STAGES
 from dreamer_study.flows.commands.tables import console, print_table
+from dreamer_study.flows.estimates.disk_space import data_bytes
 from dreamer_study.flows.progress import reports
 from dreamer_study.flows.progress.study_lock import only_run
 from dreamer_study.flows.running.beginning import (
@@ -65,7 +66,7 @@ def _run_on_screen(study: Study, wanted: Options, options: argparse.Namespace) -
     lines = reports.Lines(without=STAGES if page.console.is_terminal else ())
     shown = nullcontext() if reports.is_quiet() else page
     with shown, reports.listening(lines), only_run(study), _server(study, options) as server:
-        check_and_warn(study, trust_code=options.trust_code)
+        check_and_warn(study, wanted, data_bytes)
         with staying(study.folder), naming(study.folder):
             if options.plain:
                 run_plain(study, wanted)
