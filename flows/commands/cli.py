@@ -108,9 +108,9 @@ def _status_of(error: BaseException, *, only_prints: bool) -> int:
         if only_prints:
             return 0
     if _is_refused_by_duckdb(error):
-        from dreamer_study.sql.connection import one_line
+        from dreamer_study.sql.results import with_file
 
-        error = InputError(one_line(error))
+        error = InputError(with_file(error))
     is_ours = isinstance(error, InputError | Failed | Stopped)
     has_no_memory = not is_ours and is_short_of_memory(error)
     if not (is_ours or has_no_memory or isinstance(error, OSError)):

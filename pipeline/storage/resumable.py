@@ -105,7 +105,8 @@ def results_once(note: Path, work: Callable[[], Any], *files: Path) -> Any:
     """Return the results of `work`, from the file `note` where a killed attempt has done the work.
 
     The results have made a round trip through JSON. The `files` that `work` writes are synced
-    before the note: after a loss of power a note means whole files.
+    before the note: after a loss of power a note means whole files. Raises InputError for a damaged
+    note.
     """
 
     def write(partial: Path) -> None:
@@ -114,7 +115,12 @@ def results_once(note: Path, work: Callable[[], Any], *files: Path) -> Any:
             sync(path)
         partial.write_text(json.dumps(results), encoding="utf-8")
 
-    return json.loads(make_once(note, write).read_text())
+    try:
+        return json.loads(make_once(note, write).read_bytes())
+    except ValueError:
+        raise InputError(
+            f"{note} is damaged; remove the folder {note.parent}, and the stage is made again"
+        ) from None
 
 
 def save_array(path: Path, array: np.ndarray) -> None:
