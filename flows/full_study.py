@@ -29,6 +29,7 @@ from prefect.states import Cancelled
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
+from dreamer_study.flows.estimates.disk_space import data_bytes
 from dreamer_study.flows.jobs import Stopped
 from dreamer_study.flows.jobs.cluster import open_jobs
 from dreamer_study.flows.plan.preflight import check_study, study_warnings
@@ -103,7 +104,9 @@ def full_study(
     chosen = load_changed(study, overrides, mirror=mirror, root=root)
     options = Options(until, accept_code_change, trust_code or chosen.trusted)
     with only_run(chosen):
-        check_study(chosen, trust_code=options.trust_code)
+        check_study(
+            chosen, trust_code=options.trust_code, draws=until == "report", data_bytes=data_bytes
+        )
         say(study_warnings(chosen))
         return show_run(chosen, options)
 

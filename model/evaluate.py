@@ -51,7 +51,12 @@ from dreamer_study.model.evaluation.observe import Sample, sample_of_stream
 from dreamer_study.model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from dreamer_study.model.module_config import ModuleConfig
 from dreamer_study.model.ops.device import choose_device, use_one_core
-from dreamer_study.model.processes import BAD_INPUT, HOPELESS
+from dreamer_study.model.processes import (
+    BAD_INPUT,
+    HOPELESS,
+    open_standard_streams,
+    stopping_signals,
+)
 from dreamer_study.pipeline.errors import InputError, is_full_disk
 from dreamer_study.pipeline.storage.files import write_text_atomically
 from dreamer_study.pipeline.storage.locks import hold
@@ -301,6 +306,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "job", type=Path, help="a job file: checkpoints, tokenizer, tasks, output, ..."
     )
     options = parser.parse_args(arguments)
+    open_standard_streams()
     prepare_staying()
     try:
         evaluate(read_job(options.job), keep=True, line=lambda text: print(text, flush=True))
@@ -324,7 +330,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def prepare_staying() -> None:
-    """Set the process up for evaluation: libraries offline, one core, SIGTERM as SystemExit."""
+    """Set the process up for evaluation: libraries offline, one core, signals as SystemExit."""
     # Data are local, so the libraries must not look for newer ones. They read these variables when
     # they are imported.
     os.environ |= {
@@ -333,7 +339,9 @@ def prepare_staying() -> None:
         "TOKENIZERS_PARALLELISM": "false",
     }
     use_one_core()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    for number in stopping_signals():
+        if number != signal.SIGINT:  # which is a KeyboardInterrupt
+            signal.signal(number, lambda number, frame: sys.exit(128 + number))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,12 @@ A status alone says little: code of the user's may end the process with any.
 """
 TICK_SECONDS = 1.0
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+"""Signals that stop a command or a training, which saves its state.
+
+A terminal that closes sends SIGHUP, and a scheduler of jobs SIGUSR1, some time before the end.
+"""
+
 TORCHRUN = (
     *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT"),
     *("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"),
@@ -58,6 +64,31 @@ def bound_command(
     """
     bound = [sys.executable, "-P", "-c", _BIND_TO_PARENT, str(os.getpid()), str(int(ends_by))]
     return [*bound, sys.executable, "-P", "-m", module, *arguments]
+
+
+def stopping_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals of STOPPING but SIGHUP where that is ignored, as `nohup` wants it."""
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return tuple(one for one in STOPPING if not (ignored and one == signal.SIGHUP))
+
+
+def open_standard_streams() -> None:
+    """Let nowhere take the place of standard streams that were closed (`2>&-`), as by some daemons.
+
+    The next file that is opened would get the number of a closed one, and what libraries print.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_RDWR)  # the lowest free number
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            os.set_inheritable(number, True)
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 class Child:

@@ -14,8 +14,8 @@ same, and the result differs by rounding.
 
 Exit status: 0 done (or at --stop-at), 1 the training failed, 2 bad input, 3 it failed and would
 fail again (a full disk, memory short twice, a loss that is not finite, a model whose own code
-fails), 143 stopped by SIGTERM, 130
-by SIGINT. Where one of several ranks gets such a signal, all stop, the others with 143.
+fails), 143 stopped by SIGTERM, 130 by SIGINT, 129 by SIGHUP, 138 by SIGUSR1. Where one of several
+ranks gets such a signal, all stop, the others with 143.
 """
 
 from __future__ import annotations
@@ -33,7 +33,12 @@ from torch.profiler import ProfilerActivity, profile
 
 from dreamer_study.model.architectures.code import ModelFailed
 from dreamer_study.model.ops.gpu import on_gpu, slow_products
-from dreamer_study.model.processes import BAD_INPUT, HOPELESS
+from dreamer_study.model.processes import (
+    BAD_INPUT,
+    HOPELESS,
+    open_standard_streams,
+    stopping_signals,
+)
 from dreamer_study.model.training.config import read_run
 from dreamer_study.model.training.provenance import record_code_change, source_digests
 from dreamer_study.model.training.ranks import (
@@ -239,8 +244,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
 
+    open_standard_streams()
     received: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stopping_signals():
         signal.signal(number, lambda number, frame: received.append(number))
     shows_progress = options.verbose or sys.stdout.isatty()
     try:

@@ -25,6 +25,8 @@ from importlib import import_module
 
 import torch
 
+from dreamer_study.model.processes import stopping_signals
+
 PROGRAMS = ("dreamer_study.model.train", "dreamer_study.model.evaluate")
 
 
@@ -51,7 +53,7 @@ def main() -> int:
         if status:
             return status
         # a training has caught these signals to save its state
-        for signalled in (signal.SIGTERM, signal.SIGINT):
+        for signalled in stopping_signals():
             signal.signal(signalled, signal.SIG_DFL)
         gc.collect()  # an idle process holds no model
         if torch.cuda.is_initialized():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import resource
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -22,6 +23,17 @@ class Unreachable(InputError):
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Words of libraries whose errors of a full disk have no number: `datasets`.
+_NO_ROOM_WORDS = ("Not enough disk space",)
+# Words of libraries, and of Python, whose errors of missing memory are no MemoryError.
+_NO_MEMORY_WORDS = (
+    os.strerror(errno.ENOMEM),
+    "std::bad_alloc",
+    "bad allocation",
+    "can't allocate memory",
+    "can't start new thread",
+    "failed to map segment",
+)
 
 
 def is_full_disk(error: BaseException) -> bool:
@@ -31,7 +43,53 @@ def is_full_disk(error: BaseException) -> bool:
     """
     if getattr(error, "errno", None) in _NO_ROOM:
         return True
-    return any(os.strerror(number) in str(error) for number in _NO_ROOM)
+    words = (*map(os.strerror, _NO_ROOM), *_NO_ROOM_WORDS)
+    return any(word in str(error) for word in words)
+
+
+def is_short_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one that it was made of, says that the system gave no memory."""
+    while error is not None:
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+            return True
+        if any(word in str(error) for word in _NO_MEMORY_WORDS):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def memory_limit() -> int | None:
+    """Return the bytes of addresses that this process may use (`ulimit -v`); None: no limit."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def short_of_memory(error: BaseException) -> str:
+    """Say in a line that there is too little memory, why, and what to do."""
+    first = next(iter(str(error).strip().splitlines()), "")
+    why = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    limit = memory_limit()
+    advice = "end other programs, or take a machine with more"
+    if limit is not None:
+        advice = f"this process may use {limit / 1e9:,.1f} GB (ulimit -v); raise that limit"
+    return (
+        f"too little memory ({why[:200]}): {advice}, and run the same command again; what is"
+        " finished is kept"
+    )
+
+
+def check_addresses(wanted: float, what: str) -> None:
+    """Raise InputError where this process may not use enough addresses (`ulimit -v`) for `what`.
+
+    Compiled libraries end the process without a word where they get none.
+    """
+    limit = memory_limit()
+    if limit is not None and limit < wanted:
+        raise InputError(
+            f"{what} takes {wanted / 1e9:g} GB of addresses, most of which are reserved and not"
+            f" used, and this process may have {limit / 1e9:,.1f} GB; say `ulimit -v unlimited`,"
+            " and limit memory by a control group instead"
+        )
 
 
 @contextmanager

@@ -33,9 +33,12 @@ STORAGE_VERSION = "v1.2.0"
 UNREAD = re.compile("replaying WAL .*core_functions", re.DOTALL)
 OPEN_HERE = "Unique file handle conflict"  # this process has the file open by another connection
 LOCKED = "Could not set lock"  # another process has the file open
+NO_LOCKS = re.compile("No locks available|not supported|not implemented", re.IGNORECASE)
 HOLDER = re.compile(r"lock is held in (.*?)\(PID (\d+)\)")
 CORRUPT = "Corrupt database file"  # the file is damaged; any query may find it
 NEW_TABLE = re.compile(r"(^create table if not exists (\w+) \(.*?^\);)", re.MULTILINE | re.DOTALL)
+# The files that this process has opened, in their order: damage within a block names no file.
+opened: dict[Path, None] = {}
 CREATED = re.compile(r"\bcreate or replace (macro|view)\b")
 
 
@@ -142,6 +145,7 @@ def _open(
             if read_only:
                 for statement in shut:
                     connection.execute(statement)
+            opened[path.resolve()] = None
             return connection
         except duckdb.ConnectionException as error:
             # This process has the file open in another mode.
@@ -185,7 +189,15 @@ def _is_lock(error: duckdb.Error) -> bool:
 
 def _wait_for_lock(path: Path, deadline: float, error: duckdb.Error) -> None:
     """Wait a moment before another try; raises Busy, with the PID of the holder, at the
-    deadline."""
+    deadline.
+
+    Raises InputError where the file system has no locks.
+    """
+    if NO_LOCKS.search(str(error)):
+        raise InputError(
+            f"{path}: its file system has no locks ({one_line(error)}); mount it with locks (NFS:"
+            " without `nolock`), or give a folder of another disk by --root"
+        ) from error
     if time.monotonic() >= deadline:
         holder = HOLDER.search(str(error))
         program = "unknown PID"

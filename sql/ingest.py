@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.sql.connection import connect, one_line
+from dreamer_study.sql.connection import CORRUPT, connect, one_line
 from dreamer_study.sql.ledger import Outputs, differing_in, forget, record
 
 # The columns that name a group of rows, such as an evaluation, which is replaced as a whole. The
@@ -150,6 +150,8 @@ def _insert(
             _check_steps(connection)
         return connection.execute("select count(*) from incoming").fetchall()[0][0]
     except duckdb.Error as error:
+        if CORRUPT in str(error):  # the file is to blame, not the rows
+            raise
         raise InputError(f"{table}: rows refused: {one_line(error)}") from error
 
 

@@ -15,7 +15,15 @@ import pandas as pd
 import pyarrow as pa
 
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.sql.connection import Busy, Damaged, OutOfDate, connect, one_line
+from dreamer_study.sql.connection import (
+    CORRUPT,
+    Busy,
+    Damaged,
+    OutOfDate,
+    connect,
+    one_line,
+    opened,
+)
 from dreamer_study.sql.definitions import FOLDER
 from dreamer_study.sql.ingest import ingest
 
@@ -45,6 +53,8 @@ def query(path: Path | str, sql: str, parameters: Mapping[str, Any] | None = Non
             connection.execute("begin transaction read only")
             return connection.execute(sql, parameters or {}).df()
         except duckdb.Error as error:
+            if CORRUPT in str(error):
+                raise Damaged(f"{path}: {one_line(error)}") from error
             raise InputError(f"query refused: {one_line(error)}") from error
 
 
@@ -62,3 +72,17 @@ def read_all(path: Path | str) -> None:
                     pass
         except duckdb.Error as error:
             raise Damaged(f"{path}: cannot be read: {one_line(error)}") from error
+
+
+def with_file(error: BaseException) -> str:
+    """Return DuckDB's message on one line; of damage with the file, which DuckDB does not name."""
+    line = one_line(error)
+    if CORRUPT not in str(error):
+        return line
+    for path in opened:
+        if path.exists():
+            try:
+                read_all(path)
+            except InputError:
+                return f"{path}: {line}"
+    return line

@@ -17,7 +17,13 @@ from dreamer_study.flows.commands.parser import parse
 from dreamer_study.flows.commands.unheard_signals import Watch
 from dreamer_study.flows.jobs import BAD_INPUT, Failed, Stopped
 from dreamer_study.flows.progress.reports import VERBOSE, end_now, printable, writing
-from dreamer_study.pipeline.errors import InputError
+from dreamer_study.model.processes import open_standard_streams, stopping_signals
+from dreamer_study.pipeline.errors import (
+    InputError,
+    check_addresses,
+    is_short_of_memory,
+    short_of_memory,
+)
 
 BAD_PLACES = (errno.EROFS, errno.ENAMETOOLONG)
 BAD_PATHS = (
@@ -32,6 +38,7 @@ STOPPED = "dreamer: stopped; run the same command again to continue from here"
 # seconds to end in after a signal
 GRACE = 3.0
 LONG_GRACE = 40.0  # of a run, which waits for its trainers to save their states
+ADDRESSES = 1e9  # bytes that every command reserves: below, libraries crash or try for ever
 # Commands that do more than print; the others may be left by their reader (head, less).
 WORKING = ("new", "run", "verify", "clean", "lm-eval", "download", "export", "publish", "intervals")
 
@@ -51,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is not None:
         return _run(list(arguments))
+    open_standard_streams()
     _trust_no_modules_here()
     status = _run(sys.argv[1:], Watch(_say_and_end, GRACE))
     if status:
@@ -65,9 +73,14 @@ def _run(given: list[str], watch: Watch | None = None) -> int:
     if not options.command:
         return 0
     module, function = options.command.split(":")
+    only_prints = options.called not in WORKING
     # a compiled library that is being imported answers an exception by a crash
-    with handling(_end_at_once):
-        command = getattr(import_module(f"dreamer_study.flows.commands.{module}"), function)
+    try:
+        check_addresses(ADDRESSES, "dreamer")
+        with handling(_end_at_once):
+            command = getattr(import_module(f"dreamer_study.flows.commands.{module}"), function)
+    except (InputError, ImportError, MemoryError, OSError, RuntimeError) as error:
+        return _status_of(error, only_prints=only_prints)
     signals: list[int] = []
     if watch and options.called == "run":
         watch.set_grace(LONG_GRACE)
@@ -82,7 +95,7 @@ def _run(given: list[str], watch: Watch | None = None) -> int:
                 return 128 + signals[0]
             if options.verbosity == VERBOSE:
                 traceback.print_exception(error)
-            return _status_of(error, only_prints=options.called not in WORKING)
+            return _status_of(error, only_prints=only_prints)
 
 
 def _status_of(error: BaseException, *, only_prints: bool) -> int:
@@ -96,13 +109,15 @@ def _status_of(error: BaseException, *, only_prints: bool) -> int:
         if only_prints:
             return 0
     if _is_refused_by_duckdb(error):
-        from dreamer_study.sql.connection import one_line
+        from dreamer_study.sql.results import with_file
 
-        error = InputError(one_line(error))
-    if not isinstance(error, InputError | Failed | Stopped | OSError):
+        error = InputError(with_file(error))
+    is_ours = isinstance(error, InputError | Failed | Stopped)
+    has_no_memory = not is_ours and is_short_of_memory(error)
+    if not (is_ours or has_no_memory or isinstance(error, OSError)):
         raise error
-    message = str(error)
-    if isinstance(error, OSError) and error.filename and error.strerror:
+    message = short_of_memory(error) if has_no_memory else str(error)
+    if not has_no_memory and isinstance(error, OSError) and error.filename and error.strerror:
         message = f"{error.filename}: {error.strerror}"
     sys.stderr.write(refusal(printable(message)))
     is_bad_path = isinstance(error, BAD_PATHS) or (
@@ -121,8 +136,8 @@ def _is_refused_by_duckdb(error: BaseException) -> bool:
 
 @contextmanager
 def handling(handler: Callable[[int, object], None]) -> Iterator[None]:
-    """Let `handler` answer Ctrl-C and SIGTERM during the block."""
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    """Let `handler` answer the signals that stop a command during the block."""
+    before = {number: signal.signal(number, handler) for number in stopping_signals()}
     try:
         yield
     finally:

@@ -32,6 +32,7 @@ from dreamer_study.flows.prefect.server import (
     secret_file,
     secret_for,
 )
+from dreamer_study.model.processes import stopping_signals
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.locks import try_lock
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 DEPLOYMENTS = Path("prefect.yaml")
 RECORD = "deployments.json"  # in PREFECT_HOME
-SIGTERM_STATUS = 143
 # Prefect's own setting of how its processes print a task's lines, and that form with the study.
 TASK_LINES = "PREFECT_LOGGING_FORMATTERS_STANDARD_TASK_RUN_FMT"
 WITH_STUDY = (
@@ -88,9 +88,11 @@ def up(limit: int = 1) -> None:
 
     def stop(number: int, _: object) -> None:
         stops.append(number)
-        sys.exit(SIGTERM_STATUS)
+        sys.exit(128 + number)
 
-    signal.signal(signal.SIGTERM, stop)
+    for number in stopping_signals():
+        if number != signal.SIGINT:  # which is a KeyboardInterrupt
+            signal.signal(number, stop)
     reports_port = (urlsplit(address).port or 4200) + 1
     with only_one(address), serving_reports(reports_port):
         joins = healthy(address)
@@ -158,7 +160,7 @@ def serve(deployments: list[RunnerDeployment], limit: int, record: Path, stops: 
     runner = Runner(limit=limit, pause_on_shutdown=False)
     register(runner, deployments, record)
     if stops:  # the exit was lost in a callback of Prefect's client
-        sys.exit(SIGTERM_STATUS)
+        sys.exit(128 + stops[0])
     if limit > 1:
         # Lines of several studies come in turn, and two studies may train models of one name.
         os.environ.setdefault(TASK_LINES, WITH_STUDY)

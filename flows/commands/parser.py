@@ -41,7 +41,7 @@ EXIT_STATUSES = {
     "3": "of `factors --below`: the ratio is above",
     "4": "of `factors --below`: not yet known",
     "130": "stopped by Ctrl-C",
-    "143": "stopped by SIGTERM",
+    "143": "stopped by SIGTERM; 129 by SIGHUP, 138 by SIGUSR1",
 }
 # Every command, in the groups in which the help lists them; the documents have an example of each.
 GROUPS = {

@@ -16,7 +16,6 @@ from typing import Any
 
 from dreamer_study.flows.jobs.devices import gpus
 from dreamer_study.flows.plan.model_plan import PlannedModel
-from dreamer_study.flows.progress.reports import read_progress
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.model.checkpoints.checksums import newest_values
 from dreamer_study.pipeline.errors import InputError
@@ -119,7 +118,7 @@ def _read_run(folder: Path) -> _Recorded | None:
         if state is None or state["step"] < FEWEST_STEPS or state["seconds"] <= 0:
             return None
         # trained by several devices at once
-        ranks = read_progress(folder / "progress.json").get("ranks") or 1
+        ranks = state.get("ranks") or 1
         return _Recorded(
             model=canonical(described["model"]),
             batch_tokens=described["training"]["batch_tokens"],

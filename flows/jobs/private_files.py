@@ -46,9 +46,11 @@ def compiled_libraries() -> dict[str, str]:
 def open_private(path: Path) -> TextIO:
     """Open a file for writing, readable by this user alone. Raises OSError where a link is at its
     place."""
-    return os.fdopen(
-        os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "w"
-    )
+
+    def private(name: str, _: int) -> int:
+        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+    return open(path, "w", encoding="utf-8", opener=private)
 
 
 def write_private(path: Path, text: str) -> None:

@@ -85,11 +85,14 @@ def _at_edge(value: float, tried: list[float]) -> bool:
 def decide_race(plan: Plan, runs: Sequence[Run]) -> None:
     """Choose with which seed a model is trained to the end after a race: that of the lowest loss.
 
-    A seed whose training has failed has lost.
+    A seed whose training has failed has lost. `finished` are the runs that have not failed: where
+    one of these is gone, because it was damaged, the run is trained again, as its rows are.
     """
     finished = {run.seed: run.folder for run in runs if run.done}
     seed = choose_seed(finished, runs[0].goal)
-    _write_decision(plan.decision(runs), {"seed": seed, "runs": [run.run_id for run in runs]})
+    ended_well = [run.run_id for run in runs if run.done]
+    values = {"seed": seed, "runs": [run.run_id for run in runs], "finished": ended_well}
+    _write_decision(plan.decision(runs), values)
 
 
 def decide_seeds(plan: Plan, high_over_low: float) -> bool:

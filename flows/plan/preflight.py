@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,24 +22,41 @@ from dreamer_study.model.evaluation.trust import check_overrides
 from dreamer_study.model.matching import EXPERTS
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.benchmarks.items import task_file, task_specifications
-from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.errors import InputError, check_addresses
 from dreamer_study.pipeline.sources.read import check_rows
 from dreamer_study.pipeline.sources.repositories.folders import source_files
 from dreamer_study.pipeline.tokens.tokenizer import read_tokenizer
+from dreamer_study.reports.figures.addresses import check_drawing
 
 CLUSTER = "DREAMER_CLUSTER"  # the scheduler that the user trusts, an address
 UNKNOWN_VOCABULARY = 1024  # instead of that of a tokenizer which is not read yet
+RUN_ADDRESSES = 4e9  # bytes that a run reserves: below 3 GB compiled libraries end by a crash
 TRAINED_BYTES = 16  # of each parameter: weight, gradient and two moments in float32
 
 
-def check_study(study: Study, *, trust_code: bool = False) -> None:
+def no_data(study: Study) -> float:
+    """Count no bytes of data."""
+    return 0.0
+
+
+def check_study(
+    study: Study,
+    *,
+    trust_code: bool = False,
+    draws: bool = True,
+    data_bytes: Callable[[Study], float] = no_data,
+) -> None:
     """Check mirror, devices, files, memory and disk of a study.
 
-    Raises InputError for devices that are not there, a benchmark that runs code which is not
+    `draws`: whether the run ends with a report. `data_bytes` estimates what the data take of the
+    disk. Raises InputError for devices that are not there, a benchmark that runs code which is not
     trusted, a variant that another study trained under other settings, a source whose first rows do
     not fit its columns, a tokenizer that cannot be read, a cluster without Dask, and models that
     fit neither the memory nor the disk.
     """
+    check_addresses(RUN_ADDRESSES, "a study")
+    if draws:
+        check_drawing()
     check_trusted(study, trust_code=trust_code)
     check_cluster(study, trust_code=trust_code)
     check_data(study, trust_code=trust_code)
@@ -51,7 +68,7 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
     if not study.compute.cluster:  # whose machines are looked at when the study connects to it
         _check_devices(study, planned)
         _check_memory(study, planned)
-    _check_disk(study, planned)
+    _check_disk(study, planned, data_bytes(study))
 
 
 def check_cluster(study: Study, *, trust_code: bool) -> None:
@@ -286,16 +303,23 @@ def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:
         )
 
 
-def _check_disk(study: Study, planned: Sequence[PlannedModel]) -> None:
-    """Raise InputError if training writes more than is free, besides what the store holds of it."""
-    needed = sum(bytes_written(study, planned))
+def _check_disk(study: Study, planned: Sequence[PlannedModel], data: float) -> None:
+    """Raise InputError if data and trainings write more than is free, besides what is stored."""
+    checkpoints = sum(bytes_written(study, planned))
+    needed = checkpoints + data
     free = free_bytes(study.store_folder)
     if needed <= free:
         return
-    stored = folder_size(study.store_folder / "runs")
-    if needed - stored > free:
-        raise InputError(
-            f"{study.store_folder}: training writes {needed / 1e9:,.1f} GB of checkpoints and"
-            f" states, and {free / 1e9:,.1f} GB are free; take fewer training.checkpoints, or a"
-            " larger disk with --root"
-        )
+    folders = (study.store_folder,) if data else (study.store_folder / "runs",)
+    stored = sum(map(folder_size, folders))
+    if needed - stored <= free:
+        return
+    advice = "take fewer training.checkpoints"
+    parts = f"training writes {checkpoints / 1e9:,.1f} GB of checkpoints and states"
+    if data:
+        parts += f", the data take at least {data / 1e9:,.1f} GB"
+        advice += " or fewer rows (data.limit, data.world)"
+    raise InputError(
+        f"{study.store_folder}: {parts}, and {free / 1e9:,.1f} GB are free; {advice}, or a larger"
+        " disk with --root"
+    )

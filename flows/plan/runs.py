@@ -45,7 +45,8 @@ class Run:
     `content` decides the trajectory (run.json without the data's place), `points` are the planned
     tokens of the study's checkpoints, `goal` the tokens to which the study trains the run, as far
     as is decided. `status` is 'tuning' (of the search for learning rates), 'racing' (which seed is
-    trained to the end is not decided), 'screened' (another seed has won) or 'chosen'.
+    trained to the end is not decided), 'screened' (another seed has won) or 'chosen'. `is_gone`:
+    it has lost its race, and was removed since.
     """
 
     run_id: str
@@ -58,6 +59,7 @@ class Run:
     status: str
     priority: tuple[int, ...]
     searched: Mapping[str, float] = field(default_factory=dict)
+    is_gone: bool = False
 
     @property
     def name(self) -> str:

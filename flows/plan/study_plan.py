@@ -43,7 +43,7 @@ from dreamer_study.model.training.recipe import decay_share
 from dreamer_study.model.training.search import combinations, grown
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import digest
-from dreamer_study.pipeline.storage.integrity import read_manifest, read_sealed
+from dreamer_study.pipeline.storage.integrity import check, read_manifest, read_sealed
 from dreamer_study.pipeline.tokens.validation import TUNING
 from dreamer_study.sql.statistics.sequential import looks_until
 
@@ -169,10 +169,13 @@ class Plan(PlannedEvaluations):
         if training.seeds_until and not has_own_seeds:
             seeds_of_model = seeds_of_model[: self.look]
         winner = None  # also while that is not decided
+        finished: Sequence[str] = ()
         if race_ends:
             decision = self.decision(seeds_of_model)
             if decision.exists():
-                winner = read_sealed(decision)["seed"]
+                decided = read_sealed(decision)
+                winner = decided["seed"]
+                finished = decided.get("finished", ())
 
         runs = []
         for seed_number, run in enumerate(seeds_of_model):
@@ -185,7 +188,15 @@ class Plan(PlannedEvaluations):
             # Seeds in turn, of each seed the slowest model first: every model soon has a curve to
             # compare.
             priority = (1, seed_number, -model_number)
-            runs.append(dataclasses.replace(run, goal=goal, status=status, priority=priority))
+            runs.append(
+                dataclasses.replace(
+                    run,
+                    goal=goal,
+                    status=status,
+                    priority=priority,
+                    is_gone=status == "screened" and run.run_id in finished and run.tokens < goal,
+                )
+            )
         return runs
 
     @property
@@ -354,6 +365,7 @@ class Plan(PlannedEvaluations):
         folders = [evaluation.folder for evaluation in self.evaluations(run) if evaluation.done]
         if not folders:
             return None
+        check(folders[0])
         rows = pq.read_table(folders[0] / "evaluations.parquet").to_pylist()
         losses = [row["value"] for row in rows if row["metric"] == "bits_per_byte"]
         return losses[0] if losses else None
@@ -468,7 +480,8 @@ class Plan(PlannedEvaluations):
         if not self.described or self.tuning_runs:
             return False
         return all(
-            run.status == "screened" or (run.status == "chosen" and run.done) for run in self.runs
+            (run.status == "screened" and not run.is_gone) or (run.status == "chosen" and run.done)
+            for run in self.runs
         )
 
     @property

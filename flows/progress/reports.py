@@ -182,9 +182,10 @@ class Lines:
 def read_progress(path: Path) -> dict[str, Any]:
     """Read the progress file of a process; an empty dictionary where no whole file is there."""
     try:
-        return json.loads(path.read_text())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        values = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return {}
+    return values if isinstance(values, dict) else {}
 
 
 def silence(path: Path, kind: str, started: float) -> str:

@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from dreamer_study.flows.progress import reports
 from dreamer_study.flows.progress.reports import read_progress
 from dreamer_study.flows.study.configuration import Study
@@ -78,8 +80,14 @@ def recorded(study: Study) -> Iterator[None]:
 
 
 def read_record(study: Study) -> dict[str, Reported]:
-    """Read the newest reports of exactly this study, by key; none where the study has not run."""
+    """Read the newest reports of exactly this study, by key; none where the study has not run.
+
+    A damaged file tells nothing: its next version comes with the next report.
+    """
     values: dict[str, Any] = read_progress(study.folder / FILE)
     if values.get("study_id") != study.study_id:
         return {}
-    return {key: Reported(**value) for key, value in values["keys"].items()}
+    try:
+        return TypeAdapter(dict[str, Reported]).validate_python(values.get("keys"))
+    except ValidationError:
+        return {}

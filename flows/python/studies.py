@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import get_args
 
+from dreamer_study.flows.estimates.disk_space import data_bytes
 from dreamer_study.flows.estimates.study_estimate import Estimate, Machine, estimate_study
 from dreamer_study.flows.progress.study_lock import only_run
 from dreamer_study.flows.python.events import OnEvent, telling
@@ -101,7 +102,7 @@ def _run(study: Study, options: Options, *, prefect: bool) -> None:
     """Run a study in this process, with or without Prefect."""
     with only_run(study):
         if not prefect:
-            check_and_warn(study, trust_code=options.trust_code)
+            check_and_warn(study, options, data_bytes)
             with staying(study.folder), naming(study.folder):
                 run_plain(study, options)
             return
@@ -118,6 +119,6 @@ def _run(study: Study, options: Options, *, prefect: bool) -> None:
             "until": options.until,
         }
         with starting_server(study) as server:
-            check_and_warn(study, trust_code=options.trust_code)
+            check_and_warn(study, options, data_bytes)
             with staying(study.folder), naming(study.folder):
                 run_shown(study, options, parameters, server)

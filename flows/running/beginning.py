@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,12 +32,17 @@ def nothing_to_do(study: Study) -> bool:
     return True
 
 
-def check_and_warn(study: Study, *, trust_code: bool) -> None:
+def check_and_warn(study: Study, options: Options, data_bytes: Callable[[Study], float]) -> None:
     """Check a study before any work, then print its warnings and the notices of its sources.
 
-    Raises InputError where the study cannot be run here.
+    `data_bytes` estimates what the data take. Raises InputError where the study cannot be run here.
     """
-    check_study(study, trust_code=trust_code)
+    check_study(
+        study,
+        trust_code=options.trust_code,
+        draws=options.until == "report",
+        data_bytes=data_bytes,
+    )
     say(study_warnings(study))
     for source in study.own_sources:
         for notice in notices(source):

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from glob import glob
+from pathlib import Path
 from typing import Any
 
 from dreamer_study.flows.jobs import Job
@@ -22,6 +23,7 @@ from dreamer_study.model.architectures.code import FOLDER as CODE
 from dreamer_study.model.architectures.code import copy_code, copy_files
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import atomic_folder, write_text_atomically
+from dreamer_study.pipeline.storage.integrity import SEAL, read_sealed, sealed
 from dreamer_study.pipeline.storage.locks import hold
 
 EVALUATING = "evaluating"  # a folder of the study: one below for each evaluation that is not done
@@ -152,7 +154,7 @@ def write_run(plan: Plan, run: Run) -> None:
         before: dict[str, Any] = {}
         with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
             # a damaged file is written again
-            before = json.loads(path.read_bytes())["training"]
+            before = _written(path)["training"]
             wanted_before = before["checkpoints"]
             training["checkpoints"] = sorted({*wanted_before, *training["checkpoints"]})
         training["tokens"] = _tokens(run, before.get("tokens", training["tokens"]))
@@ -163,9 +165,18 @@ def write_run(plan: Plan, run: Run) -> None:
                 copy_files(training.get("optimizer_files", {}), plan.study.place, unfinished)
         data = os.path.relpath(plan.data.packed.path, run.folder)
         values = {"run_id": run.run_id, **run.content, "training": training, "data": data}
-        text = json.dumps(values, indent=1)
+        text = sealed(values, sort=False)
         if not path.exists() or path.read_bytes() != text.encode():
             write_text_atomically(path, text)
+
+
+def _written(path: Path) -> dict[str, Any]:
+    """Read a run.json as it was written. Raises ValueError or KeyError for a damaged one.
+
+    One of before files were sealed is taken as it is.
+    """
+    values = json.loads(path.read_bytes())
+    return read_sealed(path) if SEAL in values else values
 
 
 def _check_checkpoints(run: Run) -> None:

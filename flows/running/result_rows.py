@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dreamer_study.flows.plan.study_plan import Evaluation, Plan, Run
-from dreamer_study.flows.progress.reports import read_progress
 from dreamer_study.flows.running.curation import curation_counts
 from dreamer_study.flows.running.curation_warnings import unmarked
 from dreamer_study.flows.running.elsewhere_rows import (
@@ -33,7 +32,7 @@ from dreamer_study.model.evaluation.metrics import COLUMNS
 from dreamer_study.model.training.config import HOW_FAR, HOW_IT_RUNS
 from dreamer_study.model.training.provenance import package_version
 from dreamer_study.model.training.search import by_rate
-from dreamer_study.model.training.step_log import read_record
+from dreamer_study.model.training.step_log import devices_of, read_record
 from dreamer_study.pipeline.benchmarks.benchmark import PERPLEXITIES
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import canonical, digest
@@ -167,7 +166,11 @@ def _study_row(plan: Plan) -> dict[str, Any]:
 
 
 def _examples(plan: Plan) -> dict[str, list[str]]:
-    """Return the first question of each benchmark, and its answer."""
+    """Return the first question of each benchmark, and its answer.
+
+    Raises InputError where the items are damaged.
+    """
+    check(plan.data.items.path)
     items = pq.read_table(
         plan.data.items.path / "items.parquet", columns=["benchmark", "question", "answer"]
     )
@@ -237,7 +240,7 @@ def _details(run: Run) -> dict[str, Any]:
     }
     return {
         "run_id": run.run_id,
-        "devices": read_progress(run.folder / "progress.json").get("ranks"),
+        "devices": devices_of(run.folder),
         "failure": run.failure or None,
         "recipe": canonical(recipe),
     }

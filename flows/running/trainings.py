@@ -177,7 +177,8 @@ def work_left(plan: Plan, options: Options, gpus: Sequence[int]) -> Iterator[tup
     runs = plan.tuning_runs or plan.runs
     ranks_of = _ranks(plan, runs, gpus)
     for run in runs:
-        has_lost = run.status == "screened" and not run.done  # a seed that failed in its race
+        # a seed that failed in its race, not one that was damaged and removed since
+        has_lost = run.status == "screened" and not run.done and not run.is_gone
         if run.failure or has_lost:
             continue
         if not run.done:

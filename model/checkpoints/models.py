@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from dreamer_study.model.accounting import parameters
 from dreamer_study.model.architectures.build import build
 from dreamer_study.model.architectures.code import FOLDER as CODE
 from dreamer_study.model.architectures.code import check_code, copy_code
@@ -31,12 +32,16 @@ from dreamer_study.model.checkpoints.checksums import (
     write_checksums,
 )
 from dreamer_study.model.contract import Network
+from dreamer_study.model.dreamer_config import DreamerConfig
 from dreamer_study.model.module_config import Architecture, read_architecture
 from dreamer_study.pipeline.errors import InputError, placing
 from dreamer_study.pipeline.storage.files import PARTIAL, atomic_folder
 
 FILES = {"averaged": "averaged.safetensors", "raw": "model.safetensors"}
 """The file of each kind of weights: their running average, and the weights as trained."""
+
+FAR_MORE = 2
+"""Times as many parameters as a file holds, beyond which a model is not built."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +112,11 @@ def load_model(
             f"{folder} has averaged weights only; a study keeps raw weights if it sets"
             " evaluation.weights: both"
         )
+    tensors = _load_tensors(file)
+    _check_size(config, tensors, folder)
     with torch.device(device):  # as in training: a class's table that is no buffer would not move
         model = build(config, code=folder / CODE, trust_code=trust_code, empty=True)
-    load_tensors(model, _load_tensors(file), folder)
+    load_tensors(model, tensors, folder)
     return model.to(device).eval()
 
 
@@ -128,6 +135,22 @@ def check_model_code(folder: Path, planned: Mapping[str, str] | None) -> None:
             " it again"
         )
     check_code(files, folder / CODE)
+
+
+def _check_size(config: Architecture, tensors: Mapping[str, Tensor], folder: Path) -> None:
+    """Raise InputError where a configuration wants far more parameters than the file holds.
+
+    To build a model of a million layers takes minutes, only to see that its tensors are not there.
+    """
+    if not isinstance(config, DreamerConfig):
+        return
+    wanted = parameters(config)
+    held = sum(tensor.numel() for tensor in tensors.values())
+    if wanted > FAR_MORE * held:  # else torch names the tensors that do not fit
+        raise InputError(
+            f"the tensors in {folder} do not fit the model: its config.json wants {wanted:,}"
+            f" parameters, and the file holds {held:,} numbers"
+        )
 
 
 def weights_in(folder: Path | str, wanted: str = "averaged") -> str:

@@ -24,8 +24,12 @@ it, and a run by hand needs no more than the packed data that it names (relative
         "checkpoints": [3000], "device": "cpu", "precision": "auto", "checkpointing": false,
         "save_every_seconds": 1.0, "keep": 1, "seed": 0, "raw_checkpoints": true
       },
-      "data": "../../tokens/8e10657c94a26a48"
+      "data": "../../tokens/8e10657c94a26a48",
+      "seal": "53e1f0c6a2b94d87"
     }
+
+A study seals the file: what was changed since, by a bad disk or by hand, is not trained. A file
+written by hand has no `seal`.
 
 Fields that are left out have the defaults below; a model of the user's is `{"module": ...}`
 (`model/module_config.py`).
@@ -54,6 +58,7 @@ from dreamer_study.model.training.recipe import (
 )
 from dreamer_study.pipeline.errors import InputError, placing
 from dreamer_study.pipeline.settings import Count, FileName, checked, parse_file
+from dreamer_study.pipeline.storage.integrity import read_sealed
 
 HOW_IT_RUNS = ("micro_batch_tokens", "checkpointing", "compile", "save_every_seconds", "keep")
 """Fields of TrainingConfig that are no part of a run's identity.
@@ -217,6 +222,7 @@ class _RunFile:
     # at which a study compares the model, part of the run's id; the model may have another
     depth: int | None = None
     seed: int | None = None
+    seal: str | None = None
 
 
 def read_run(folder: Path | str) -> TrainingRun:
@@ -229,6 +235,8 @@ def read_run(folder: Path | str) -> TrainingRun:
         file = parse_file(_RunFile, folder / "run.json")
     except FileNotFoundError as error:
         raise InputError(f"no run in {folder}: run.json is missing") from error
+    if file.seal is not None:
+        _check_seal(folder / "run.json")
     with placing(str(folder / "run.json")):
         training = {"seed": file.seed or 0, **file.training}
         if file.seed not in (None, training["seed"]):
@@ -238,3 +246,15 @@ def read_run(folder: Path | str) -> TrainingRun:
         model = read_architecture(file.model)
         settings = TrainingConfig(**training)
     return TrainingRun(folder, file.run_id, file.variant, model, settings, data=folder / file.data)
+
+
+def _check_seal(path: Path) -> None:
+    """Raise InputError where a sealed run.json is not what a study has written."""
+    try:
+        read_sealed(path)
+    except InputError:
+        raise InputError(
+            f"{path} is not what its study has written; `dreamer run STUDY` writes the file again;"
+            " for a training of your own copy the folder, without state and checkpoints, and leave"
+            " `seal` out"
+        ) from None

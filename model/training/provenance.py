@@ -18,6 +18,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from dreamer_study.model.training.config import TrainingRun
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import write_text_atomically
@@ -153,11 +155,24 @@ def record_code_change(run: Path, change: Mapping[str, Any]) -> None:
     all code.
     """
     path = run / CODE_CHANGES
-    changes = json.loads(path.read_text()) if path.exists() else []
+    changes = _code_changes(path)
     if any(earlier.items() >= change.items() for earlier in changes):
         return
     changes.append({"time": datetime.now(UTC).isoformat(timespec="seconds"), **change})
     write_text_atomically(path, json.dumps(changes, indent=1))
+
+
+def _code_changes(path: Path) -> list[dict[str, Any]]:
+    """Read the changes that were accepted before. Raises InputError for a damaged file."""
+    if not path.exists():
+        return []
+    try:
+        return TypeAdapter(list[dict[str, Any]]).validate_json(path.read_bytes())
+    except ValidationError:
+        raise InputError(
+            f"{path} is damaged: the code changes that were accepted before cannot be read; move"
+            " the file elsewhere to continue without them"
+        ) from None
 
 
 def package_version() -> str:

@@ -118,7 +118,12 @@ class Recorder:
         rate = self._rate()
         # model FLOPs utilisation
         mfu = rate * self.flops_share if rate and self.flops_share else None
-        recorded = {"device": device_name(trainer.device), "tokens_per_second": rate, "mfu": mfu}
+        recorded = {
+            "device": device_name(trainer.device),
+            "tokens_per_second": rate,
+            "mfu": mfu,
+            "ranks": trainer.ranks.count,
+        }
         trainer.save({**recorded, **self.log.sync()})
         self.saved = trainer.step
         ended = time.monotonic()

@@ -111,6 +111,12 @@ def read_record(run: Path) -> tuple[dict[str, Any], pa.Table]:
     return {name: values[name] for name in RECORDED}, steps.add_column(0, "run_id", run_id)
 
 
+def devices_of(run: Path) -> int | None:
+    """Return how many ranks trained a run last; None where no state says that, as older ones."""
+    values = newest_values(run / "state")
+    return values.get("ranks") if values else None
+
+
 def screening_loss(run: Path, stop_at: int) -> float:
     """Average the training loss over the final tenth of the tokens up to `stop_at`.
 

@@ -21,10 +21,10 @@ KEYS = {"key", "configuration", "inputs", "files"}
 REPAIR = "`dreamer verify STUDY --repair` removes what is damaged, and the next run makes it again"
 
 
-def sealed(values: Mapping[str, Any]) -> str:
-    """Write values as the text of a sealed JSON file."""
-    plain = json.loads(canonical(values))  # as they will be read: with names of text
-    return json.dumps({**plain, SEAL: digest(plain)}, indent=1, sort_keys=True)
+def sealed(values: Mapping[str, Any], *, sort: bool = True) -> str:
+    """Write values as the text of a sealed JSON file, sorted by name or in their own order."""
+    plain = json.loads(canonical(values)) if sort else json.loads(json.dumps(values))
+    return json.dumps({**plain, SEAL: digest(plain)}, indent=1, sort_keys=sort)
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
@@ -99,3 +99,19 @@ def check(folder: Path) -> None:
     """
     for name, wrong in damage(folder).items():
         raise InputError(f"{folder / name} {wrong}; {REPAIR}")
+
+
+def read_whole(folder: Path, name: str) -> bytes:
+    """Read a file of an output, which has to be as it was written.
+
+    A folder without a manifest, such as a stage's own while the stage works, vouches for nothing.
+    Raises InputError where the file is damaged or missing.
+    """
+    path = folder / name
+    if (folder / MANIFEST).exists():
+        written = read_manifest(folder)["files"].get(name, {}).get("blake2b")
+        if not path.exists():
+            raise InputError(f"{path} is missing; {REPAIR}")
+        if file_digest(path) != written:
+            raise InputError(f"{path} has other content than when it was written; {REPAIR}")
+    return path.read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
@@ -12,22 +13,39 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
+from dreamer_study.pipeline.errors import InputError
+
 POLL_SECONDS = 0.2
 PATIENCE_SECONDS = 5.0  # of waiting without a word
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def try_lock(file: IO[Any], *, shared: bool = False) -> bool:
     """Lock an open file until it is closed; returns False at once where it is locked already.
 
     A `shared` lock excludes only locks that are not shared; over NFS it can be taken on a file open
-    for reading.
+    for reading. Raises InputError where the file system has no locks.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        raise InputError(
+            f"{file.name}: its file system has no locks ({error.strerror}), by which processes keep"
+            " from writing at once; mount it with locks (NFS: without `nolock`), or give a folder"
+            " of another disk"
+        ) from error
     return True
+
+
+def wait_for_lock(file: IO[Any]) -> None:
+    """Lock an open file until it is closed, after waiting for whoever holds the lock."""
+    while not try_lock(file):
+        time.sleep(POLL_SECONDS)
 
 
 def open_lock(path: Path) -> IO[str]:
@@ -35,8 +53,11 @@ def open_lock(path: Path) -> IO[str]:
 
     Raises OSError where a link is at its place: signing the lock would empty another file.
     """
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.fdopen(os.open(path, flags, 0o666), "a+", encoding="utf-8")
+
+    def no_link(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NOFOLLOW, 0o666)
+
+    return open(path, "a+", encoding="utf-8", opener=no_link)
 
 
 @contextmanager

@@ -21,7 +21,12 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dreamer_study.pipeline.errors import InputError, is_full_disk
+from dreamer_study.pipeline.errors import (
+    InputError,
+    is_full_disk,
+    is_short_of_memory,
+    short_of_memory,
+)
 from dreamer_study.pipeline.storage.digests import digest
 from dreamer_study.pipeline.storage.documents import DocumentWriter, find_shards, shards, sum_counts
 from dreamer_study.pipeline.storage.files import atomic_file, sync
@@ -75,6 +80,8 @@ def within_means(output: Path) -> Iterator[None]:
         if is_full_disk(error) or _OFFLOADED in str(error):
             problem = "the disk is full"
             advice = "free some space"
+        elif is_short_of_memory(error):
+            raise InputError(f"{output}: {short_of_memory(error)}") from error
         elif isinstance(error, duckdb.OutOfMemoryException):
             problem = "too little memory"
             advice = "raise data.memory"
@@ -98,7 +105,8 @@ def results_once(note: Path, work: Callable[[], Any], *files: Path) -> Any:
     """Return the results of `work`, from the file `note` where a killed attempt has done the work.
 
     The results have made a round trip through JSON. The `files` that `work` writes are synced
-    before the note: after a loss of power a note means whole files.
+    before the note: after a loss of power a note means whole files. Raises InputError for a damaged
+    note.
     """
 
     def write(partial: Path) -> None:
@@ -107,7 +115,12 @@ def results_once(note: Path, work: Callable[[], Any], *files: Path) -> Any:
             sync(path)
         partial.write_text(json.dumps(results), encoding="utf-8")
 
-    return json.loads(make_once(note, write).read_text())
+    try:
+        return json.loads(make_once(note, write).read_bytes())
+    except ValueError:
+        raise InputError(
+            f"{note} is damaged; remove the folder {note.parent}, and the stage is made again"
+        ) from None
 
 
 def save_array(path: Path, array: np.ndarray) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import yaml
 
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.integrity import read_whole
 from dreamer_study.pipeline.tokens.tokenizer import PROMPT
 from dreamer_study.pipeline.worlds.drawing import DIGITS, shuffled
 from dreamer_study.pipeline.worlds.settings import STORIES
@@ -94,11 +95,12 @@ def world_specifications(folder: Path) -> list[dict[str, Any]]:
     """Describe each lm-eval task of the world in `folder` for evaluation, with the accuracy of
     guessing (`chance`).
 
-    `trivial` is that of the best trivial rule. Raises InputError when there is no world.
+    `trivial` is that of the best trivial rule. Raises InputError when there is no world, or its
+    levels are damaged.
     """
     folder = Path(folder).resolve()
     try:
-        found = json.loads((folder / LEVELS).read_text())
+        found = json.loads(read_whole(folder, LEVELS))
     except OSError:
         raise InputError(f"no built-in world in {folder}: it has no {LEVELS}") from None
     return [

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import vl_convert
 
+from dreamer_study.reports.figures.addresses import check_drawing
 from dreamer_study.reports.figures.rendering import put
 
 
@@ -38,6 +39,7 @@ def packed_library() -> str:
     if keeps:
         with suppress(OSError):
             return kept.read_text()
+    check_drawing()
     library = packed(vl_convert.javascript_bundle())
     if keeps:
         with suppress(OSError):  # a full disk

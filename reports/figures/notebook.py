@@ -13,6 +13,7 @@ from uuid import uuid4
 import altair as alt
 import vl_convert
 
+from dreamer_study.reports.figures.addresses import check_drawing
 from dreamer_study.reports.figures.library import packed, packed_library
 from dreamer_study.reports.figures.rendering import Figure, composed
 
@@ -74,5 +75,6 @@ def _html(chart: dict[str, Any]) -> str:
         .replace("CHART", packed(json.dumps(chart)))
         .replace("LIBRARY", packed_library())
     )
+    check_drawing()
     drawing = vl_convert.vegalite_to_svg(chart)
     return f'<div id="{place}">{drawing}</div>\n<script>{script}</script>'

@@ -20,6 +20,7 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
+from dreamer_study.reports.figures.addresses import check_drawing
 from dreamer_study.reports.figures.chart import (
     Specification,
     colour,
@@ -149,6 +150,7 @@ def _drawn(specification: Mapping[str, Any]) -> str:
     The library ends this process at a control character, which a name in a stranger's file may
     have: there a sign stands for the character.
     """
+    check_drawing()
     text = json.dumps(specification, ensure_ascii=False)
     drawable = UNDRAWN.sub(lambda found: f"{found[1]}\ufffd", text)
     return vl_convert.vegalite_to_svg(drawable)

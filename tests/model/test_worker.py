@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from dreamer_study.model.checkpoints.models import newest_state
+from dreamer_study.model.processes import STOPPING
 from dreamer_study.model.training.step_log import read_record
 from dreamer_study.pipeline.worlds.tasks import world_specifications
 from tests.model.evaluation.evaluation_world import (
@@ -149,14 +150,17 @@ def test_the_log_of_a_finished_training_stays_as_it_is(tmp_path: Path, process: 
     assert log.read_bytes() == kept
 
 
-def test_sigterm_amid_a_training_saves_the_state(tmp_path: Path, process: Process) -> None:
+@pytest.mark.parametrize("number", STOPPING)
+def test_a_signal_amid_a_training_saves_the_state(
+    tmp_path: Path, process: Process, number: signal.Signals
+) -> None:
     assert process.train(write_run(tmp_path, name="first")) == "0\n"
     folder = write_run(tmp_path, save_every_seconds=1000, tokens=100_000_000, checkpoints=[])
     process.send([str(folder)], tmp_path / "run.log")
     progress = folder / "progress.json"
     until(lambda: progress.exists() and json.loads(progress.read_text())["tokens"], process.popen)
-    process.popen.send_signal(signal.SIGTERM)
-    assert process.end() == (143, "", "")
+    process.popen.send_signal(number)
+    assert process.end() == (128 + number, "", "")
     assert newest_state(folder / "state").values["step"]
 
 

@@ -74,6 +74,7 @@ def test_a_corrupt_file_is_told_with_the_way_out_whatever_meets_the_damage(path)
             except InputError as error:
                 told.append(str(error))
     assert told
+    assert all(str(path) in line for line in told)
     assert all(
         "remove the study's results.duckdb" in line or "dreamer verify STUDY --repair" in line
         for line in told

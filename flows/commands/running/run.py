@@ -17,6 +17,7 @@ from dreamer_study.flows.commands.results.printing import (
 )
 from dreamer_study.flows.commands.running.display import shown
 from dreamer_study.flows.commands.tables import console, print_table
+from dreamer_study.flows.estimates.disk_space import data_bytes
 from dreamer_study.flows.progress import reports
 from dreamer_study.flows.progress.study_lock import only_run
 from dreamer_study.flows.running.beginning import (
@@ -64,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 def _run(study: Study, wanted: Options, options: argparse.Namespace) -> bool:
     """Run a study; returns whether Prefect was lost."""
     with only_run(study), _server(study, options) as server:
-        check_and_warn(study, trust_code=options.trust_code)
+        check_and_warn(study, wanted, data_bytes)
         with staying(study.folder), naming(study.folder):
             if options.plain:
                 run_plain(study, wanted)

@@ -7,7 +7,6 @@ are neither fetched nor run.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -30,7 +29,7 @@ from dreamer_study.pipeline.sources.repositories.splits import (
     select_files,
 )
 from dreamer_study.pipeline.storage.files import write_text_atomically
-from dreamer_study.pipeline.storage.locks import open_lock
+from dreamer_study.pipeline.storage.locks import open_lock, wait_for_lock
 from dreamer_study.pipeline.storage.parallel import Progress, quiet
 
 TIMEOUT_SECONDS = 5
@@ -63,7 +62,7 @@ def fetch(
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
     folder.mkdir(parents=True, exist_ok=True)
     with open_lock(folder / ".download.lock") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        wait_for_lock(lock)
         record = read_record(folder) or {"repository": repository, "revision": commit, "parts": []}
         if record["revision"] != commit:
             raise InputError(

@@ -13,12 +13,14 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import yaml
+from pydantic import BaseModel, Field, ValidationError
 
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.plain_yaml import load_plain
+from dreamer_study.pipeline.settings import one_line
 from dreamer_study.pipeline.sources.files.readers import KINDS, is_data
 from dreamer_study.pipeline.sources.files.text_files import kind_of_file
 from dreamer_study.pipeline.sources.repositories.layouts import (
@@ -147,6 +149,7 @@ def find_split(
     recorded = recorded_parts(read_record(folder)).get(part)
     if recorded:
         for name in recorded:
+            check_path(name, f"{folder / RECORD}: files")
             if not (folder / name).is_file():
                 raise InputError(f"{folder / name}: it was fetched, and is gone; fetch it again")
         return [folder / name for name in recorded]
@@ -185,23 +188,80 @@ def saved_files(folder: Path, configuration: str, split: str) -> list[Path]:
     """
     for place in (folder / configuration, folder):
         if (place / "dataset_dict.json").is_file():
-            splits = json.loads((place / "dataset_dict.json").read_text())["splits"]
+            splits = _saved(_Splits, place / "dataset_dict.json").splits
             if split not in splits:
                 raise NotInCard(f"{place} has no split {split!r}; it has {', '.join(splits)}")
             place = place / split
         if (place / "state.json").is_file():
-            state = json.loads((place / "state.json").read_text())
-            names = [entry["filename"] for entry in state.get("_data_files", ())]
+            state = _saved(_State, place / "state.json")
+            names = [entry.filename for entry in state.data_files]
             for name in names:
                 check_path(name, f"{place}/state.json: _data_files")
             return [place / name for name in names]
     return []
 
 
+class _Splits(BaseModel, strict=True):
+    """What `save_to_disk` writes beside the folders of splits."""
+
+    splits: list[str]
+
+
+class _File(BaseModel, strict=True):
+    filename: str
+
+
+class _State(BaseModel, strict=True):
+    """What `save_to_disk` writes into the folder of a split."""
+
+    data_files: list[_File] = Field([], alias="_data_files")
+
+
+Saved = TypeVar("Saved", bound=BaseModel)
+
+
+def _saved(kind: type[Saved], path: Path) -> Saved:
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise InputError(
+            f"{path} is damaged ({one_line(error)}); save the data set again"
+        ) from None
+
+
 def read_record(folder: Path) -> dict[str, Any]:
-    """Read what `fetch` has completed in the folder; empty if it never began there."""
+    """Read what `fetch` has completed in the folder; empty if it never began there.
+
+    Raises InputError for a damaged record.
+    """
     path = folder / RECORD
-    return json.loads(path.read_text()) if path.exists() else {}
+    if not path.exists():
+        return {}
+    try:
+        _Record.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise InputError(
+            f"{path} is damaged ({one_line(error)}); remove that file and fetch the data set again"
+            " (`dreamer download`, or a run with a network): what is there is not fetched again"
+        ) from None
+    return json.loads(path.read_bytes())
+
+
+class _Entry(BaseModel, strict=True):
+    """The files of a part that was fetched whole."""
+
+    configuration: str
+    split: str
+    files: list[str]
+    patterns: list[str] = []
+
+
+class _Record(BaseModel, strict=True):
+    """What `.download.json` holds."""
+
+    repository: str = ""
+    revision: str
+    parts: list[_Entry]
 
 
 def recorded_parts(record: dict[str, Any]) -> dict[Part, list[str]]:

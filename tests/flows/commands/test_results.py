@@ -24,6 +24,7 @@ from dreamer_study.flows.commands.running.status import table as states
 from dreamer_study.flows.commands.states import State
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress.reports import write_line
+from dreamer_study.model.processes import STOPPING
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.tables.cells import left, table
 from tests.flows.small_study import PROJECT, small_study
@@ -226,7 +227,7 @@ ENDLESS = "select count(*) from range(1000000000000) as numbers where (range * r
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", STOPPING)
 def test_a_signal_while_duckdb_works_is_one_line(tmp_path: Path, number: signal.Signals) -> None:
     database = empty_file(tmp_path / "results.duckdb")
     command = [

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.estimates.disk_space import data_bytes
 from dreamer_study.flows.plan import preflight
 from dreamer_study.flows.plan.model_plan import plan_models
 from dreamer_study.flows.plan.preflight import (
@@ -31,6 +32,7 @@ from dreamer_study.flows.running.curation_warnings import (
 )
 from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.loading import load_study
+from dreamer_study.pipeline import errors
 from dreamer_study.pipeline.benchmarks.table import BENCHMARKS
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.source import Source
@@ -440,3 +442,38 @@ def test_few_data_are_told_when_they_are_there_and_in_the_plan(
     assert line.startswith("WARNING: training reads its data")
     assert main(plan) == 0
     assert line in capsys.readouterr().out
+
+
+def test_the_bytes_of_the_data_count_too(tmp_path: Path) -> None:
+    settings = {"data": {"sources": ["builtin"], "world": {"documents": 10**11}}}
+    study = load_study(study_file(tmp_path, **settings), root=tmp_path / "run")
+    with pytest.raises(InputError, match=r"the data take at least 1\d,\d{3}\.\d GB"):
+        check_study(study, data_bytes=data_bytes)
+    items = {"data": {"sources": ["builtin"], "world": {"items": 10**11}}}
+    study = load_study(study_file(tmp_path, **items), root=tmp_path / "run")
+    with pytest.raises(InputError, match=r"the data take at least 3,\d{3}\.\d GB"):
+        check_study(study, data_bytes=data_bytes)
+
+
+def test_what_is_stored_counts_as_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = load_study(study_file(tmp_path), root=tmp_path / "run")
+    monkeypatch.setattr(preflight, "free_bytes", lambda _: 0)
+    monkeypatch.setattr(preflight, "folder_size", lambda _: 10**12)
+    check_study(study, data_bytes=data_bytes)
+
+
+@pytest.mark.parametrize(("limit", "draws"), [(3e9, False), (60e9, True)])
+def test_too_few_addresses_are_said_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: float, draws: bool
+) -> None:
+    study = load_study(study_file(tmp_path), root=tmp_path / "run")
+    monkeypatch.setattr(errors, "memory_limit", lambda: int(limit))
+    with pytest.raises(InputError, match="ulimit -v unlimited"):
+        check_study(study, draws=draws)
+
+
+def test_a_study_that_draws_nothing_needs_few_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "memory_limit", lambda: int(60e9))
+    check_study(load_study(study_file(tmp_path), root=tmp_path / "run"), draws=False)

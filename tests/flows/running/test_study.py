@@ -370,6 +370,23 @@ def test_a_race_is_decided_when_all_seeds_have_ended(prepared: Planned) -> None:
 
 
 @pytest.mark.slow
+def test_a_run_that_lost_its_race_is_trained_again_where_it_was_removed(prepared: Planned) -> None:
+    plan = prepared(training=RACE, **ONE)
+    run(plan, JobsByHand(losses={0: 2.0, 1: 1.0}))
+    rows = "select seed, status, tokens, device, stream_hash from runs order by seed"
+    before = query(plan.study.database, rows).values.tolist()
+    assert before[0][:3] == [0, "screened", 6007]
+    shutil.rmtree(plan.runs[0].folder)  # as `dreamer verify --repair` does
+    again = Plan(plan.study)
+    assert not again.trained
+    run(again, jobs := JobsByHand(losses={0: 2.0, 1: 1.0}))
+    assert jobs.names == ["screen LA-2 seed 0"]
+    assert query(plan.study.database, rows).values.tolist() == before
+    run(Plan(plan.study), jobs := JobsByHand())
+    assert jobs.names == []
+
+
+@pytest.mark.slow
 def test_a_seed_that_had_gone_further_before_it_lost_counts_as_far_as_its_race(
     prepared: Planned,
 ) -> None:

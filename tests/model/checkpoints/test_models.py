@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dreamer_study.model.checkpoints import checksums
+from dreamer_study.model.checkpoints import checksums, models
 from dreamer_study.model.checkpoints.checksums import (
     damaged_files,
     damaged_state,
@@ -132,6 +132,19 @@ def test_a_flipped_bit_in_any_file_is_bad_input(model, tmp_path):
             load()
         assert damaged_files(path.parent) == {path.name: "has other content"}
         path.write_bytes(content)
+
+
+@pytest.mark.parametrize("changes", [{"depth": 10**6}, {"vocabulary_size": 2**31 - 1}])
+def test_more_parameters_than_the_file_holds_are_refused_before_they_are_built(
+    model, tmp_path, monkeypatch, changes
+):
+    save_model(tmp_path / "m", model)
+    (tmp_path / "m" / "checksums.json").unlink()  # as a stranger's model
+    config = {**model.config.to_dict(), "recurrent": False, **changes}
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr(models, "build", lambda *_, **__: pytest.fail("the model is built"))
+    with pytest.raises(InputError, match=r"do not fit the model: its config\.json wants [\d,]{9}"):
+        load_model(tmp_path / "m")
 
 
 def test_damaged_folders_are_bad_input(model, tmp_path):

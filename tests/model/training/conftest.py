@@ -4,13 +4,14 @@ import signal
 
 import pytest
 
+from dreamer_study.model.processes import STOPPING
 from dreamer_study.model.train import main
 
 
 @pytest.fixture(autouse=True)
 def signal_handlers():
     """The command sets handlers of its own in this process: put the old ones back."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    handlers = {number: signal.getsignal(number) for number in STOPPING}
     yield
     for number, handler in handlers.items():
         signal.signal(number, handler)
