@@ -12,12 +12,19 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from dreamer_study.reports.data import baseline_of, mean_of_runs, without_baseline
+from dreamer_study.reports.data import VALIDATION, baseline_of, mean_of_runs, without_baseline
 from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style, ordered, present
-from dreamer_study.reports.text.names import depth_name, measure_label, task_name, task_order
-from dreamer_study.reports.text.numbers import bests, number, percent, tokens
+from dreamer_study.reports.text.names import (
+    are_many,
+    depth_name,
+    measure_label,
+    task_name,
+    task_order,
+)
+from dreamer_study.reports.text.numbers import MANY_MODELS, bests, number, percent, tokens
+from dreamer_study.sql.names import AVERAGE
 
 ACCURACY_TOOLTIP = (
     ("accuracy:Q", ".2%"),
@@ -50,7 +57,8 @@ def accuracy(
     shown = present(styles, curve)
     panels = []
     findings = []
-    for task in task_order(curve["task"], average_first=True):
+    is_single, is_average = _one_at_a_time(curve)
+    for task in task_order(curve[is_average]["task"], average_first=True):
         parts = [frame[frame["task"] == task] for frame in (curve, seeds, efficiency, raw)]
         best = bests(
             [
@@ -62,6 +70,10 @@ def accuracy(
         description = f"Accuracy on {task_name(task)} against training tokens, at best: {best}."
         keys = {"depth": depth, "task": task, "metric": "accuracy"}
         panels.append(panel(task_name(task), description, _token_chart(*parts, shown), **keys))
+    if is_single.any():
+        drawn = _chosen_chart(curve[is_single], seeds, shown, "accuracy")
+        description = "Accuracy on one benchmark, which a menu chooses, against training tokens."
+        panels.append(panel("One benchmark", description, drawn, depth=depth, metric="accuracy"))
     caption = ["Each marker is a checkpoint.", *_of_bands(curve["seeds"])]
     if curve["seeds"].max() > 1:
         caption.append("Faint lines are the seeds.")
@@ -89,6 +101,48 @@ def accuracy(
     )
 
 
+def _one_at_a_time(curve: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Tell which rows are of benchmarks that a menu shows one at a time, and which have a panel.
+
+    A menu shows those of many benchmarks; averages and held-out documents have a panel.
+    """
+    is_single = ~curve["task"].isin([AVERAGE, VALIDATION]) & are_many(curve["task"])
+    return is_single, ~is_single
+
+
+def _chosen_chart(
+    rows: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style], field: str = "value"
+) -> chart.Specification:
+    """Draw the curves of the benchmark that the reader chose, with chance and single seeds."""
+    chosen = chart.chosen_benchmark(rows["task"], int(rows["depth"].iloc[0]))
+    is_chosen = chart.is_chosen(chosen)
+    percentages = {"format": ".0%"} if field == "accuracy" else {}
+    x = chart.token_axis(rows["tokens"])
+    y = chart.y_axis(field, **percentages)
+    columns = ["variant", "task", "tokens", field]
+    layers: list[alt.Chart] = []
+    if field == "accuracy" and rows["chance"].notna().any():
+        levels = rows.groupby("task", as_index=False)["chance"].max().dropna()
+        line = alt.Chart(chart.records(levels, ["task", "chance"])).transform_filter(is_chosen)
+        line = line.mark_rule(color=LIGHT["muted"], strokeDash=[2, 3], strokeWidth=1.2)
+        layers.append(line.encode(y=alt.Y("chance:Q", title=None)))
+    if rows["seeds"].max() > 1:
+        of_rows = runs[runs["task"].isin(rows["task"])]
+        seeds = alt.Chart(chart.records(of_rows, ["run_id", *columns]), name="seeds")
+        lines = seeds.transform_filter(is_chosen).mark_line(strokeWidth=0.8, strokeOpacity=0.3)
+        layers.append(
+            lines.encode(x=x, y=y, color=chart.colour(styles), detail=alt.Detail("run_id:N"))
+        )
+    base = alt.Chart().transform_filter(is_chosen).encode(x=x, y=y, color=chart.colour(styles))
+    value = (f"{field}:Q", percentages.get("format", ".3f"))
+    told = chart.tooltip(("variant:N",), ("task:N",), ("tokens:Q", ","), value)
+    layers += chart.line_and_markers(base, styles, told)
+    data = chart.records(rows, columns)
+    return chart.layered(
+        *layers, data=data, width=chart.WIDTH, height=chart.HEIGHT, params=[chosen]
+    )
+
+
 def _of_bands(seeds: pd.Series) -> list[str]:
     """Say what the bands are, and what they are not."""
     sentences = []
@@ -106,8 +160,11 @@ def _of_bands(seeds: pd.Series) -> list[str]:
 
 
 def _best(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Iterable[Any]:
-    """Return the row of each variant's best accuracy."""
-    return ordered(rows.loc[rows.groupby("variant")["accuracy"].idxmax()], styles).itertuples()
+    """Return the row of each variant's best accuracy; of many variants the highest first."""
+    rows = ordered(rows.loc[rows.groupby("variant")["accuracy"].idxmax()], styles)
+    if len(rows) > MANY_MODELS:
+        rows = rows.sort_values("accuracy", ascending=False, kind="stable")
+    return rows.itertuples()
 
 
 def _token_chart(
@@ -174,10 +231,13 @@ def task_loss(
     shown = present(styles, curve)
     panels = []
     findings = []
-    for task in task_order(curve["task"], average_first=True):
+    is_single, is_average = _one_at_a_time(curve)
+    for task in task_order(curve[is_average]["task"], average_first=True):
         rows = curve[curve["task"] == task]
         seeds = runs[runs["task"] == task]
         lowest = ordered(rows.loc[rows.groupby("variant")["value"].idxmin()], styles)
+        if len(lowest) > MANY_MODELS:
+            lowest = lowest.sort_values("value", kind="stable")
         best = bests(
             [
                 (row.variant, number(row.value, 3), f"at {tokens(row.tokens)} tokens")
@@ -189,6 +249,10 @@ def task_loss(
         keys = {"depth": depth, "task": task, "metric": "loss"}
         description = f"{name} against training tokens, at best: {best}."
         panels.append(panel(name, description, _loss_chart(rows, seeds, shown), **keys))
+    if is_single.any():
+        drawn = _chosen_chart(curve[is_single], runs.rename(columns={"loss": "value"}), shown)
+        description = "Loss on one benchmark, which a menu chooses, against training tokens."
+        panels.append(panel("One benchmark, loss", description, drawn, depth=depth, metric="loss"))
     caption = (
         "Correct-answer bits per byte, and those of held-out documents; lower is better. Each"
         " marker is a checkpoint."

@@ -15,7 +15,8 @@ import pandas as pd
 from scipy.special import stdtrit  # scipy.stats takes a second to be imported
 
 from dreamer_study.reports.style.theme import LIGHT, RAMP, Style, ordered
-from dreamer_study.reports.text.names import depth_name
+from dreamer_study.reports.text.names import LONGEST, depth_name, task_name, task_order
+from dreamer_study.sql.names import AVERAGE
 
 WIDTH, HEIGHT = 300, 190  # of a panel in pixels
 WIDE = 640
@@ -24,7 +25,13 @@ NORMAL_95 = 1.96  # standard errors to either side that hold 95 % of a normal di
 # Tokens are drawn on a logarithmic axis where the highest are this many times the lowest.
 LOG_FROM = 8
 MANY_LINES = 12  # of runs in a panel; where there are more, each is thinner and fainter
+Parameter = dict[str, Any]  # of Vega-Lite: what a slider or a menu below a panel chooses
 Specification = dict[str, Any]  # of Vega-Lite, with its data by name in `datasets`
+# Names of an axis cut in the middle, as `text.names.cut` cuts words.
+NAME_LABEL = (
+    f"length(datum.label) > {LONGEST} ? slice(datum.label, 0, {LONGEST - LONGEST // 2 - 1}) + '…' +"
+    f" slice(datum.label, -{LONGEST // 2}) : datum.label"
+)
 COUNT_LABEL = "replace(replace(format(datum.value, '~s'), 'G', 'B'), 'k', 'K')"
 
 
@@ -134,6 +141,35 @@ def _round_counts(low: float, high: float) -> list[float]:
     return ticks[:: math.ceil(len(ticks) / 7)] or [low]
 
 
+def name_axis(**axis: Any) -> alt.Axis:
+    """Return an axis of names; a long name is cut in its middle.
+
+    `axis` has further properties of Vega-Lite.
+    """
+    looks = {"domain": False, "labelFontSize": 12, "labelExpr": NAME_LABEL, "labelLimit": 400}
+    return alt.Axis(**{**looks, **axis})
+
+
+def chosen_benchmark(tasks: pd.Series, depth: int) -> Parameter:
+    """Return the menu that chooses one of these benchmarks for the panels of a depth.
+
+    The page's script knows the menu by its name, and chooses what is clicked in a map.
+    """
+    names = task_order(set(tasks) - {AVERAGE})
+    menu = {
+        "input": "select",
+        "options": names,
+        "labels": [task_name(name) for name in names],
+        "name": "Benchmark ",
+    }
+    return {"name": f"benchmark_{depth}".replace("-", "_"), "value": names[0], "bind": menu}
+
+
+def is_chosen(parameter: Parameter) -> str:
+    """Return the condition for rows of the benchmark that a menu chose."""
+    return f"datum.task === {parameter['name']}"
+
+
 def depth_ticks(depths: int) -> list[int]:
     """Return about eight of the depths from 1 on."""
     every = max(1, depths // 8)
@@ -195,7 +231,7 @@ def colour(styles: Mapping[str, Style]) -> alt.Color:
 
 def shape(styles: Mapping[str, Style]) -> alt.Shape:
     """Encode the field `variant` by marker shape."""
-    return _by_variant(alt.Shape, styles, [style.shape for style in styles.values()])
+    return _by_variant(alt.Shape, styles, [style.vega_shape for style in styles.values()])
 
 
 def dash(styles: Mapping[str, Style]) -> alt.StrokeDash:

@@ -34,6 +34,25 @@ function tellEmpty(figure) {
   figure.querySelector(".empty").hidden = Boolean(figure.querySelector(".panel:not([hidden], .nothing)"));
 }
 
+// Where a slider or a menu below a panel begins: as the toolbar or the address says, else at its own value.
+function valueAtFirst({ name, value, bind }) {
+  if (bind?.options?.includes(choice.task)) return choice.task;
+  const before = kept(name);
+  if (typeof value === "number") return Number(before ?? value);
+  return bind.options.includes(before) ? before : value;
+}
+
+// A click on a benchmark in a map shows it in all panels of one benchmark.
+function chooseBenchmark(task) {
+  const menus = Object.values(specifications.figures).flatMap(({ params }) => params)
+    .filter(({ bind }) => bind?.options?.includes(task));
+  for (const name of new Set(menus.map((menu) => menu.name))) {
+    remember(name, task);
+    for (const { view } of document.querySelectorAll(".plot"))
+      if (view && name in view.getState().signals) view.signal(name, task).runAsync();
+  }
+}
+
 async function enliven(plot) {
   undrawn.delete(plot);
   const name = figureOf(plot).dataset.figure;
@@ -46,8 +65,7 @@ async function enliven(plot) {
   tellNumbers(specification);
   const words = JSON.stringify(specification);
   const used = params.filter(({ name }) => new RegExp(`\\b${name}\\b`).test(words));
-  specification.params = used
-    .map((one) => ({ ...one, value: Number(kept(one.name) ?? one.value) }));
+  specification.params = used.map((one) => ({ ...one, value: valueAtFirst(one) }));
   makePointed(specification);
   const slider = plot.parentElement.querySelector(".slider");
   slider.replaceChildren();
@@ -60,6 +78,7 @@ async function enliven(plot) {
     const result = await vegaEmbed(live, themed(specification), { ...embedding(), bind: slider });
     for (const { name } of used)
       result.view.addSignalListener(name, (_, value) => remember(name, value));
+    result.view.addEventListener("click", (_, item) => chooseBenchmark(item?.datum?.task));
     result.view.addEventListener("pointerover", (_, item) => point(item?.datum?.variant));
     live.querySelector("svg").setAttribute("aria-hidden", "true"); // the plot is read out as one description
     plot.view?.finalize();

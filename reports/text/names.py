@@ -17,6 +17,8 @@ TASKS = {
     VALIDATION: "Held-out documents",
     AVERAGE: "Average",
 }
+MANY_TASKS = 8  # where there are more, a figure has the averages and one benchmark at a time
+LONGEST = 34  # characters of a word in a table, a legend or a figure
 STAGES = {
     "documents": "Read",
     "traces": "Strip reasoning traces",
@@ -71,6 +73,21 @@ def ending(text: str, most: int) -> str:
     return f"… {from_word_on or end}"
 
 
+def cut(text: str, most: int = LONGEST) -> str:
+    """Cut each word of a text that is longer than `most` characters in its middle.
+
+    Names that have their beginning in common differ at their ends: `mmlu_abstract_a…inuation_form`.
+    """
+    return " ".join(_cut_word(word, most) for word in text.split(" "))
+
+
+def _cut_word(word: str, most: int) -> str:
+    if len(word) <= most:
+        return word
+    at_end = most // 2
+    return f"{word[: most - at_end - 1]}…{word[-at_end:]}"
+
+
 def task_name(task: str) -> str:
     """Name a benchmark: as the paper spells it, else as the results do."""
     return TASKS.get(task, task)
@@ -92,6 +109,11 @@ def task_order(tasks: Iterable[str], average_first: bool = False) -> list[str]:
         return comes_late, task_name(task)
 
     return sorted(set(tasks), key=key)
+
+
+def are_many(tasks: Iterable[str]) -> bool:
+    """Tell whether there are more benchmarks than a figure has panels for."""
+    return len(set(tasks) - {AVERAGE}) > MANY_TASKS
 
 
 def stage_name(stage: str) -> str:
