@@ -26,11 +26,17 @@ from dreamer_study.reports.text.names import (
 from dreamer_study.reports.text.numbers import MANY_MODELS, bests, number, percent, tokens
 from dreamer_study.sql.names import AVERAGE
 
-ACCURACY_TOOLTIP = (
-    ("accuracy:Q", ".2%"),
-    ("stderr:Q", ".2%", "standard error of items"),
-    ("items:Q", ","),
-)
+
+def _told(rows: pd.DataFrame) -> list[tuple[str, ...]]:
+    """Return what a marker tells: the accuracy, its interval where all means have one, counts."""
+    interval = [("low:Q", ".2%", "95 % CI from"), ("high:Q", ".2%", "to")]
+    has_intervals = rows["low"].notna().all()
+    return [
+        ("accuracy:Q", ".2%"),
+        *(interval if has_intervals else []),
+        ("seeds:Q", "d"),
+        ("items:Q", ","),
+    ]
 
 
 def accuracy(
@@ -74,9 +80,9 @@ def accuracy(
         drawn = _chosen_chart(curve[is_single], seeds, shown, "accuracy")
         description = "Accuracy on one benchmark, which a menu chooses, against training tokens."
         panels.append(panel("One benchmark", description, drawn, depth=depth, metric="accuracy"))
-    caption = ["Each marker is a checkpoint.", *_of_bands(curve["seeds"])]
-    if curve["seeds"].max() > 1:
-        caption.append("Faint lines are the seeds.")
+    caption = ["Each marker is a checkpoint."]
+    if len(curve):
+        caption.append(chart.of_bands(curve["seeds"]))
     if len(raw):
         caption.append("Dotted coloured lines are the raw weights, the others the EMA weights.")
     if second_epoch_from and second_epoch_from <= curve["tokens"].max():
@@ -125,15 +131,22 @@ def _chosen_chart(
         levels = rows.groupby("task", as_index=False)["chance"].max().dropna()
         line = alt.Chart(chart.records(levels, ["task", "chance"])).transform_filter(is_chosen)
         line = line.mark_rule(color=LIGHT["muted"], strokeDash=[2, 3], strokeWidth=1.2)
-        layers.append(line.encode(y=alt.Y("chance:Q", title=None)))
-    if rows["seeds"].max() > 1:
+        layers.append(line.encode(y=alt.Y("chance:Q", title="accuracy")))
+    if 1 < rows["seeds"].max() < chart.BANDS_FROM:
         of_rows = runs[runs["task"].isin(rows["task"])]
         seeds = alt.Chart(chart.records(of_rows, ["run_id", *columns]), name="seeds")
         lines = seeds.transform_filter(is_chosen).mark_line(strokeWidth=0.8, strokeOpacity=0.3)
         layers.append(
             lines.encode(x=x, y=y, color=chart.colour(styles), detail=alt.Detail("run_id:N"))
         )
-    base = alt.Chart().transform_filter(is_chosen).encode(x=x, y=y, color=chart.colour(styles))
+    rows = chart.with_bands(rows, field)
+    columns += ["low", "high"]
+    base = alt.Chart().transform_filter(is_chosen).encode(x=x, color=chart.colour(styles))
+    if rows["low"].notna().any():
+        band = base.mark_area(fillOpacity=0.13)
+        title = y.to_dict(validate=False)["title"]
+        layers.append(band.encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q")))
+    base = base.encode(y=y)
     value = (f"{field}:Q", percentages.get("format", ".3f"))
     told = chart.tooltip(("variant:N",), ("task:N",), ("tokens:Q", ","), value)
     layers += chart.line_and_markers(base, styles, told)
@@ -141,22 +154,6 @@ def _chosen_chart(
     return chart.layered(
         *layers, data=data, width=chart.WIDTH, height=chart.HEIGHT, params=[chosen]
     )
-
-
-def _of_bands(seeds: pd.Series) -> list[str]:
-    """Say what the bands are, and what they are not."""
-    sentences = []
-    if seeds.max() > 1:
-        sentences.append(
-            "Bands are 95% t-intervals of the mean over the seeds; what the choice of items adds is"
-            " in the interval of a ratio only."
-        )
-    if seeds.min() == 1:
-        sentences.append(
-            "The band of a model with one seed is the 95% interval over benchmark items, and says"
-            " nothing of other seeds."
-        )
-    return sentences
 
 
 def _best(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Iterable[Any]:
@@ -183,6 +180,7 @@ def _token_chart(
     y = chart.y_axis("accuracy", format=".0%")
     ink = chart.colour(styles)
     base = alt.Chart().encode(x=x, color=ink)
+    rows = chart.with_bands(rows)
     levels = chart.chance_level(rows)
     goal = goals["baseline_accuracy"].dropna()
     if len(goal):
@@ -190,15 +188,11 @@ def _token_chart(
             chart.level(float(goal.iloc[0]), f"{baseline_of(goals)}’s best", LIGHT["v0"], "left")
         )
     layers: list[alt.Chart | chart.Specification] = [line for line, _ in levels]
-    layers.append(
-        base.mark_area(fillOpacity=0.13).encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q"))
-    )
-    if rows["seeds"].max() > 1:
-        layers.append(chart.seed_lines(runs, x, y, styles))
+    layers += chart.uncertainty(base, rows, runs, x, y, styles)
     if len(raw):
         rough = alt.Chart(chart.records(raw, ["variant", "tokens", "accuracy"]), name="raw")
         layers.append(rough.mark_line(strokeWidth=1, strokeDash=[1, 2]).encode(x=x, y=y, color=ink))
-    tooltip = chart.tooltip(("variant:N",), ("tokens:Q", ","), *ACCURACY_TOOLTIP)
+    tooltip = chart.tooltip(("variant:N",), ("tokens:Q", ","), *_told(rows))
     layers += chart.line_and_markers(base.encode(y=y), styles, tooltip)
     # The first checkpoints at which a variant has the baseline's best: where the factor is read
     # off.
@@ -208,8 +202,8 @@ def _token_chart(
     )
     layers += chart.rings(reached, x, y, styles)
     layers += [name for _, name in levels]  # over the curves, to stay readable where they cross
-    fields = ["variant", "tokens", "accuracy", "stderr", "items", "low", "high"]
-    data = chart.records(chart.with_bands(rows), fields)
+    fields = ["variant", "tokens", "accuracy", "seeds", "items", "low", "high"]
+    data = chart.records(rows, fields)
     return chart.layered(*layers, data=data, width=chart.WIDTH, height=chart.HEIGHT)
 
 
@@ -257,8 +251,8 @@ def task_loss(
         "Correct-answer bits per byte, and those of held-out documents; lower is better. Each"
         " marker is a checkpoint."
     )
-    if len(curve) and curve["seeds"].max() > 1:
-        caption += " Faint lines are the seeds."
+    if len(curve):
+        caption += f" {chart.of_bands(curve['seeds'])}"
     return figure(
         f"loss-{depth_name(depth).lower().replace(' ', '-')}",
         f"{depth_name(depth)}, loss",
@@ -274,12 +268,13 @@ def _loss_chart(
 ) -> chart.Specification:
     x = chart.token_axis(rows["tokens"])
     y = chart.y_axis("value")
-    data = chart.records(rows, ["variant", "tokens", "value"])
+    rows = chart.with_bands(rows, "value")
+    data = chart.records(rows, ["variant", "tokens", "value", "low", "high"])
     base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT)
-    base = base.encode(x=x, y=y, color=chart.colour(styles))
-    layers: list[alt.Chart] = []
-    if rows["seeds"].max() > 1:
-        layers.append(chart.seed_lines(runs.rename(columns={"loss": "value"}), x, y, styles))
+    base = base.encode(x=x, color=chart.colour(styles))
+    runs = runs.rename(columns={"loss": "value"})
+    layers = chart.uncertainty(base, rows, runs, x, y, styles)
+    base = base.encode(y=y)
     tooltip = chart.tooltip(("variant:N",), ("tokens:Q", ","), ("value:Q", ".3f", "bits per byte"))
     return chart.layered(*layers, *chart.line_and_markers(base, styles, tooltip))
 
@@ -310,14 +305,12 @@ def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) ->
         keys = {"depth": trained, "task": task, "metric": "accuracy"}
         runs = rows[(rows["model_depth"] == trained) & (rows["task"] == task)]
         panels.append(panel(title, description, _depth_chart(part, runs, shown, trained), **keys))
-    has_seeds = len(means) and means["runs"].max() > 1
-    several = " the mean over its seeds (faint lines)," if has_seeds else ""
+    of_bands = f" {chart.of_bands(means['seeds'])}" if len(means) else ""
     return figure(
         "other-depths",
         "Accuracy at other depths",
-        f"The last checkpoint of each model,{several} at the depth it was trained at (ring) and at"
-        " others. Bars are 95% intervals over benchmark items, and say nothing of other seeds. The"
-        " dotted line is chance.",
+        "The last checkpoint of each model, the mean over its seeds, at the depth it was trained at"
+        f" (ring) and at others.{of_bands} The dotted line is chance.",
         panels,
         shown,
         finding="".join(findings[:1]),
@@ -335,17 +328,13 @@ def _depth_chart(
     y = chart.y_axis("accuracy", format=".0%")
     base = alt.Chart(width=chart.WIDTH, height=chart.HEIGHT)
     base = base.encode(x=x, color=chart.colour(styles))
-    tooltip = chart.tooltip(("variant:N",), ("depth:Q",), *ACCURACY_TOOLTIP)
+    rows = chart.with_bands(rows)
+    tooltip = chart.tooltip(("variant:N",), ("depth:Q",), *_told(rows))
     levels = chart.chance_level(rows)
-    bars = base.mark_rule(strokeOpacity=0.4)
-    layers = [line for line, _ in levels]
-    layers.append(bars.encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q")))
-    if rows["runs"].max() > 1:
-        layers.append(chart.seed_lines(runs, x, y, styles))
+    layers: list[alt.Chart | chart.Specification] = [line for line, _ in levels]
+    layers += chart.uncertainty(base, rows, runs, x, y, styles)
     layers += chart.line_and_markers(base.encode(y=y), styles, tooltip)
     layers += chart.rings(rows[rows["depth"] == trained], x, y, styles)
     layers += [name for _, name in levels]
-    # As of one seed: the bars are over items.
-    with_bands = chart.with_bands(rows.assign(seeds=1, seed_error=0.0))
-    fields = ["variant", "depth", "accuracy", "stderr", "items", "low", "high"]
-    return chart.layered(*layers, data=chart.records(with_bands, fields))
+    fields = ["variant", "depth", "accuracy", "seeds", "items", "low", "high"]
+    return chart.layered(*layers, data=chart.records(rows, fields))

@@ -11,10 +11,11 @@ import pandas as pd
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.ratios import (
-    AT_LEAST,
-    AT_MOST,
+    EDGE,
+    SHAPES,
     by_effect,
     direction,
+    distinguished,
     known,
     label,
     ratio_axis,
@@ -25,9 +26,6 @@ from dreamer_study.reports.text.names import are_many, depth_name, measure_label
 from dreamer_study.reports.text.numbers import counted
 from dreamer_study.reports.text.ratios import read_for
 from dreamer_study.sql.names import AVERAGE
-
-EDGE = 1.2  # between the outermost number and the edge, in which the line of a bound can be seen
-SHAPES = {"": "circle", AT_LEAST: "triangle-right", AT_MOST: "triangle-left"}
 
 
 def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
@@ -48,7 +46,7 @@ def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
     rows = rows.assign(
         name=[measure_label(row) for row in records],
         label=[label(row) for row in records],
-        hollow=~_distinguished(rows),
+        hollow=~distinguished(rows),
     )
     limits = rows[["shown", "low", "high"]].astype(float)
     low = min(0.8, float(limits.min().min()) / EDGE)
@@ -108,13 +106,6 @@ def _in_words(rows: pd.DataFrame) -> str:
     ratios = [f"{row.variant} on {row.name}: {row.label}" for row in rows.itertuples(index=False)]
     depth = depth_name(rows["depth"].iloc[0]).lower()
     return f"Training tokens over those of {baseline_of(rows)} at {depth}. {'; '.join(ratios)}."
-
-
-def _distinguished(rows: pd.DataFrame) -> pd.Series:
-    """Tell which ratios differ from 1: significant, or of an untested task outside its interval."""
-    outside = (rows["low"] > 1) | (rows["high"] < 1)
-    significant = rows["significant"].astype("boolean").fillna(outside).astype(bool)
-    return significant & ~rows["within_checkpoint"].astype(bool)
 
 
 def _finding(rows: pd.DataFrame) -> str:

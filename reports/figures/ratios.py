@@ -21,6 +21,8 @@ from dreamer_study.sql.names import AVERAGE
 TICKS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 10, 20, 50)
 AT_LEAST = "at least"
 AT_MOST = "at most"
+EDGE = 1.2  # between the outermost number and the edge, in which the line of a bound can be seen
+SHAPES = {"": "circle", AT_LEAST: "triangle-right", AT_MOST: "triangle-left"}
 
 
 def direction(rows: pd.DataFrame) -> str:
@@ -75,6 +77,13 @@ def by_effect(rows: pd.DataFrame, column: str) -> list[str]:
         of_average = np.log(averages["shown"].astype(float)).groupby(averages[column]).mean()
         effects = of_average.reindex(effects.index).fillna(effects)
     return list(effects.sort_values(kind="stable").index)
+
+
+def distinguished(rows: pd.DataFrame) -> pd.Series:
+    """Tell which ratios differ from 1: significant, or of an untested task outside its interval."""
+    outside = (rows["low"] > 1) | (rows["high"] < 1)
+    significant = rows["significant"].astype("boolean").fillna(outside).astype(bool)
+    return significant & ~rows["within_checkpoint"].astype(bool)
 
 
 def label(row: Mapping[str, Any]) -> str:

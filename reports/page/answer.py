@@ -86,7 +86,9 @@ def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
     examples = []
     for task, (question, answer) in data.config("examples").items():
         examples.append((task_name(task), *shortened(question, answer)))
-    drawing = drawing_block(data, "ratios curve loss_curve at_scores", "answer.answer", styles)
+    drawing = drawing_block(
+        data, "ratios curve loss_curve at_scores accuracy loss", "answer.answer", styles
+    )
     answer = _answer(data, styles)
     return FirstScreen(
         sentences=answer.sentences,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dreamer_study.reports.text.names import cut
+from dreamer_study.reports.text.names import cut, shortest
 from dreamer_study.reports.text.numbers import bests
 
 
@@ -23,3 +23,13 @@ def test_of_many_models_the_best_and_the_worst_are_named() -> None:
         "of 7 models the best is V0 90% at 1M tokens, the worst V6 84% at 1M tokens"
     )
     assert bests(models[:2]) == "V0 90% and V1 89%, each at 1M tokens"
+
+
+def test_long_names_are_shortened_to_what_differs() -> None:
+    names = ["LA", "run-adamw-lr-search", "run-muon-lr-search", "run-soap-lr-search"]
+    assert list(shortest(names, 14).values()) == ["LA", "…adamw…", "…muon…", "…soap…"]
+    assert shortest(["LA", "a-very-long-name-of-one"], 14)["a-very-long-name-of-one"] == (
+        "a-very…-of-one"
+    )
+    alike = ["run-run-run-run-run", "run-run-run-run-run-run"]
+    assert len(set(shortest(alike, 14).values())) == 2
