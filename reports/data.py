@@ -287,12 +287,13 @@ def without_baseline(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def mean_of_runs(rows: pd.DataFrame) -> pd.DataFrame:
-    """Average rows of `depth_accuracy` over the runs of each model; `runs` has their number."""
+    """Average rows of `depth_accuracy` over the runs of each model; `seeds` has their number."""
     keys = ["study_id", "variant", "model_depth", "task", "depth"]
     return rows.groupby(keys, as_index=False, sort=False).agg(
         accuracy=("accuracy", "mean"),
         stderr=("stderr", "mean"),
         items=("items", "max"),
         chance=("chance", "max"),
-        runs=("run_id", "nunique"),
+        seeds=("run_id", "nunique"),
+        seed_error=("accuracy", "sem"),  # of the mean over the seeds
     )

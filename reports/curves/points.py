@@ -132,7 +132,8 @@ def missing_points(points: pd.DataFrame) -> list[str]:
     for _, rows in points.groupby("metric", sort=False):
         tasks = rows["task"].drop_duplicates()
         for variant, own in rows.groupby("variant", sort=False):
-            absent = [task for task in tasks if task not in set(own["task"])]
+            present = set(own["task"])
+            absent = [task for task in tasks if task not in present]
             notes += [f"! {task} is missing for {variant}" for task in absent]
             if not _has_every_point(own):
                 notes += _missing_for_seeds(str(variant), own)
@@ -148,9 +149,15 @@ def _has_every_point(own: pd.DataFrame) -> bool:
 
 def _missing_for_seeds(variant: str, own: pd.DataFrame) -> list[str]:
     notes = []
-    seeds = sorted(own["seed"].unique())
-    last_of_runs = own.groupby("seed")["tokens"].max()
+    by_seed = own.groupby("seed")["tokens"]
+    seeds = list(by_seed.groups)
+    last_of_runs = by_seed.max()
+    checkpoints = {seed: np.unique(tokens) for seed, tokens in by_seed}
+    every = {seed: frozenset(counts) for seed, counts in checkpoints.items()}
     for task, of_task in own.groupby("task", sort=False):
+        # nearly all tasks have every checkpoint of every run, and nothing to be said
+        if of_task.groupby("seed")["tokens"].agg(frozenset).to_dict() == every:
+            continue
         last = of_task.groupby("seed")["tokens"].max()
         without = [str(seed) for seed in seeds if seed not in last.index]
         if without:
@@ -163,7 +170,7 @@ def _missing_for_seeds(variant: str, own: pd.DataFrame) -> list[str]:
                 f"! {task} is missing for {variant} at its last checkpoint, {tokens:,}"
                 f" (seed {', '.join(of_seeds)}): averages end at {early.min():,}"
             )
-        holes = _holes(own, of_task)
+        holes = _holes(checkpoints, of_task)
         if holes:
             notes.append(
                 f"! {task} is missing for {variant} at {listed([f'{n:,}' for n in holes], 3)},"
@@ -172,7 +179,7 @@ def _missing_for_seeds(variant: str, own: pd.DataFrame) -> list[str]:
     return notes
 
 
-def _holes(own: pd.DataFrame, of_task: pd.DataFrame) -> list[int]:
+def _holes(checkpoints: Mapping[int, np.ndarray], of_task: pd.DataFrame) -> list[int]:
     """Find checkpoints before a task's last one at which a run has other tasks, but not this one.
 
     Runs may evaluate their tasks a few steps apart.
@@ -180,7 +187,7 @@ def _holes(own: pd.DataFrame, of_task: pd.DataFrame) -> list[int]:
     holes: set[int] = set()
     for seed, points in of_task.groupby("seed"):
         known = np.sort(points["tokens"].to_numpy())
-        others = own["tokens"][own["seed"] == seed].unique()
+        others = checkpoints[seed]
         theirs = np.setdiff1d(others[others < known[-1]], known)
         after = known[np.searchsorted(known, theirs)]
         before = known[np.maximum(np.searchsorted(known, theirs) - 1, 0)]

@@ -12,18 +12,31 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from dreamer_study.reports.data import baseline_of, mean_of_runs, without_baseline
+from dreamer_study.reports.data import VALIDATION, baseline_of, mean_of_runs, without_baseline
 from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style, ordered, present
-from dreamer_study.reports.text.names import depth_name, measure_label, task_name, task_order
-from dreamer_study.reports.text.numbers import bests, number, percent, tokens
-
-ACCURACY_TOOLTIP = (
-    ("accuracy:Q", ".2%"),
-    ("stderr:Q", ".2%", "standard error of items"),
-    ("items:Q", ","),
+from dreamer_study.reports.text.names import (
+    are_many,
+    depth_name,
+    measure_label,
+    task_name,
+    task_order,
 )
+from dreamer_study.reports.text.numbers import MANY_MODELS, bests, number, percent, tokens
+from dreamer_study.sql.names import AVERAGE
+
+
+def _told(rows: pd.DataFrame) -> list[tuple[str, ...]]:
+    """Return what a marker tells: the accuracy, its interval where all means have one, counts."""
+    interval = [("low:Q", ".2%", "95 % CI from"), ("high:Q", ".2%", "to")]
+    has_intervals = rows["low"].notna().all()
+    return [
+        ("accuracy:Q", ".2%"),
+        *(interval if has_intervals else []),
+        ("seeds:Q", "d"),
+        ("items:Q", ","),
+    ]
 
 
 def accuracy(
@@ -50,7 +63,8 @@ def accuracy(
     shown = present(styles, curve)
     panels = []
     findings = []
-    for task in task_order(curve["task"], average_first=True):
+    is_single, is_average = _one_at_a_time(curve)
+    for task in task_order(curve[is_average]["task"], average_first=True):
         parts = [frame[frame["task"] == task] for frame in (curve, seeds, efficiency, raw)]
         best = bests(
             [
@@ -62,9 +76,13 @@ def accuracy(
         description = f"Accuracy on {task_name(task)} against training tokens, at best: {best}."
         keys = {"depth": depth, "task": task, "metric": "accuracy"}
         panels.append(panel(task_name(task), description, _token_chart(*parts, shown), **keys))
-    caption = ["Each marker is a checkpoint.", *_of_bands(curve["seeds"])]
-    if curve["seeds"].max() > 1:
-        caption.append("Faint lines are the seeds.")
+    if is_single.any():
+        drawn = _chosen_chart(curve[is_single], seeds, shown, "accuracy")
+        description = "Accuracy on one benchmark, which a menu chooses, against training tokens."
+        panels.append(panel("One benchmark", description, drawn, depth=depth, metric="accuracy"))
+    caption = ["Each marker is a checkpoint."]
+    if len(curve):
+        caption.append(chart.of_bands(curve["seeds"]))
     if len(raw):
         caption.append("Dotted coloured lines are the raw weights, the others the EMA weights.")
     if second_epoch_from and second_epoch_from <= curve["tokens"].max():
@@ -89,25 +107,61 @@ def accuracy(
     )
 
 
-def _of_bands(seeds: pd.Series) -> list[str]:
-    """Say what the bands are, and what they are not."""
-    sentences = []
-    if seeds.max() > 1:
-        sentences.append(
-            "Bands are 95% t-intervals of the mean over the seeds; what the choice of items adds is"
-            " in the interval of a ratio only."
+def _one_at_a_time(curve: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Tell which rows are of benchmarks that a menu shows one at a time, and which have a panel.
+
+    A menu shows those of many benchmarks; averages and held-out documents have a panel.
+    """
+    is_single = ~curve["task"].isin([AVERAGE, VALIDATION]) & are_many(curve["task"])
+    return is_single, ~is_single
+
+
+def _chosen_chart(
+    rows: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style], field: str = "value"
+) -> chart.Specification:
+    """Draw the curves of the benchmark that the reader chose, with chance and single seeds."""
+    chosen = chart.chosen_benchmark(rows["task"], int(rows["depth"].iloc[0]))
+    is_chosen = chart.is_chosen(chosen)
+    percentages = {"format": ".0%"} if field == "accuracy" else {}
+    x = chart.token_axis(rows["tokens"])
+    y = chart.y_axis(field, **percentages)
+    columns = ["variant", "task", "tokens", field]
+    layers: list[alt.Chart] = []
+    if field == "accuracy" and rows["chance"].notna().any():
+        levels = rows.groupby("task", as_index=False)["chance"].max().dropna()
+        line = alt.Chart(chart.records(levels, ["task", "chance"])).transform_filter(is_chosen)
+        line = line.mark_rule(color=LIGHT["muted"], strokeDash=[2, 3], strokeWidth=1.2)
+        layers.append(line.encode(y=alt.Y("chance:Q", title="accuracy")))
+    if 1 < rows["seeds"].max() < chart.BANDS_FROM:
+        of_rows = runs[runs["task"].isin(rows["task"])]
+        seeds = alt.Chart(chart.records(of_rows, ["run_id", *columns]), name="seeds")
+        lines = seeds.transform_filter(is_chosen).mark_line(strokeWidth=0.8, strokeOpacity=0.3)
+        layers.append(
+            lines.encode(x=x, y=y, color=chart.colour(styles), detail=alt.Detail("run_id:N"))
         )
-    if seeds.min() == 1:
-        sentences.append(
-            "The band of a model with one seed is the 95% interval over benchmark items, and says"
-            " nothing of other seeds."
-        )
-    return sentences
+    rows = chart.with_bands(rows, field)
+    columns += ["low", "high"]
+    base = alt.Chart().transform_filter(is_chosen).encode(x=x, color=chart.colour(styles))
+    if rows["low"].notna().any():
+        band = base.mark_area(fillOpacity=0.13)
+        title = y.to_dict(validate=False)["title"]
+        layers.append(band.encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q")))
+    base = base.encode(y=y)
+    value = (f"{field}:Q", percentages.get("format", ".3f"))
+    told = chart.tooltip(("variant:N",), ("task:N",), ("tokens:Q", ","), value)
+    layers += chart.line_and_markers(base, styles, told)
+    data = chart.records(rows, columns)
+    return chart.layered(
+        *layers, data=data, width=chart.WIDTH, height=chart.HEIGHT, params=[chosen]
+    )
 
 
 def _best(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Iterable[Any]:
-    """Return the row of each variant's best accuracy."""
-    return ordered(rows.loc[rows.groupby("variant")["accuracy"].idxmax()], styles).itertuples()
+    """Return the row of each variant's best accuracy; of many variants the highest first."""
+    rows = ordered(rows.loc[rows.groupby("variant")["accuracy"].idxmax()], styles)
+    if len(rows) > MANY_MODELS:
+        rows = rows.sort_values("accuracy", ascending=False, kind="stable")
+    return rows.itertuples()
 
 
 def _token_chart(
@@ -126,6 +180,7 @@ def _token_chart(
     y = chart.y_axis("accuracy", format=".0%")
     ink = chart.colour(styles)
     base = alt.Chart().encode(x=x, color=ink)
+    rows = chart.with_bands(rows)
     levels = chart.chance_level(rows)
     goal = goals["baseline_accuracy"].dropna()
     if len(goal):
@@ -133,15 +188,11 @@ def _token_chart(
             chart.level(float(goal.iloc[0]), f"{baseline_of(goals)}’s best", LIGHT["v0"], "left")
         )
     layers: list[alt.Chart | chart.Specification] = [line for line, _ in levels]
-    layers.append(
-        base.mark_area(fillOpacity=0.13).encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q"))
-    )
-    if rows["seeds"].max() > 1:
-        layers.append(chart.seed_lines(runs, x, y, styles))
+    layers += chart.uncertainty(base, rows, runs, x, y, styles)
     if len(raw):
         rough = alt.Chart(chart.records(raw, ["variant", "tokens", "accuracy"]), name="raw")
         layers.append(rough.mark_line(strokeWidth=1, strokeDash=[1, 2]).encode(x=x, y=y, color=ink))
-    tooltip = chart.tooltip(("variant:N",), ("tokens:Q", ","), *ACCURACY_TOOLTIP)
+    tooltip = chart.tooltip(("variant:N",), ("tokens:Q", ","), *_told(rows))
     layers += chart.line_and_markers(base.encode(y=y), styles, tooltip)
     # The first checkpoints at which a variant has the baseline's best: where the factor is read
     # off.
@@ -151,8 +202,8 @@ def _token_chart(
     )
     layers += chart.rings(reached, x, y, styles)
     layers += [name for _, name in levels]  # over the curves, to stay readable where they cross
-    fields = ["variant", "tokens", "accuracy", "stderr", "items", "low", "high"]
-    data = chart.records(chart.with_bands(rows), fields)
+    fields = ["variant", "tokens", "accuracy", "seeds", "items", "low", "high"]
+    data = chart.records(rows, fields)
     return chart.layered(*layers, data=data, width=chart.WIDTH, height=chart.HEIGHT)
 
 
@@ -174,10 +225,13 @@ def task_loss(
     shown = present(styles, curve)
     panels = []
     findings = []
-    for task in task_order(curve["task"], average_first=True):
+    is_single, is_average = _one_at_a_time(curve)
+    for task in task_order(curve[is_average]["task"], average_first=True):
         rows = curve[curve["task"] == task]
         seeds = runs[runs["task"] == task]
         lowest = ordered(rows.loc[rows.groupby("variant")["value"].idxmin()], styles)
+        if len(lowest) > MANY_MODELS:
+            lowest = lowest.sort_values("value", kind="stable")
         best = bests(
             [
                 (row.variant, number(row.value, 3), f"at {tokens(row.tokens)} tokens")
@@ -189,12 +243,16 @@ def task_loss(
         keys = {"depth": depth, "task": task, "metric": "loss"}
         description = f"{name} against training tokens, at best: {best}."
         panels.append(panel(name, description, _loss_chart(rows, seeds, shown), **keys))
+    if is_single.any():
+        drawn = _chosen_chart(curve[is_single], runs.rename(columns={"loss": "value"}), shown)
+        description = "Loss on one benchmark, which a menu chooses, against training tokens."
+        panels.append(panel("One benchmark, loss", description, drawn, depth=depth, metric="loss"))
     caption = (
         "Correct-answer bits per byte, and those of held-out documents; lower is better. Each"
         " marker is a checkpoint."
     )
-    if len(curve) and curve["seeds"].max() > 1:
-        caption += " Faint lines are the seeds."
+    if len(curve):
+        caption += f" {chart.of_bands(curve['seeds'])}"
     return figure(
         f"loss-{depth_name(depth).lower().replace(' ', '-')}",
         f"{depth_name(depth)}, loss",
@@ -210,12 +268,13 @@ def _loss_chart(
 ) -> chart.Specification:
     x = chart.token_axis(rows["tokens"])
     y = chart.y_axis("value")
-    data = chart.records(rows, ["variant", "tokens", "value"])
+    rows = chart.with_bands(rows, "value")
+    data = chart.records(rows, ["variant", "tokens", "value", "low", "high"])
     base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT)
-    base = base.encode(x=x, y=y, color=chart.colour(styles))
-    layers: list[alt.Chart] = []
-    if rows["seeds"].max() > 1:
-        layers.append(chart.seed_lines(runs.rename(columns={"loss": "value"}), x, y, styles))
+    base = base.encode(x=x, color=chart.colour(styles))
+    runs = runs.rename(columns={"loss": "value"})
+    layers = chart.uncertainty(base, rows, runs, x, y, styles)
+    base = base.encode(y=y)
     tooltip = chart.tooltip(("variant:N",), ("tokens:Q", ","), ("value:Q", ".3f", "bits per byte"))
     return chart.layered(*layers, *chart.line_and_markers(base, styles, tooltip))
 
@@ -246,14 +305,12 @@ def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) ->
         keys = {"depth": trained, "task": task, "metric": "accuracy"}
         runs = rows[(rows["model_depth"] == trained) & (rows["task"] == task)]
         panels.append(panel(title, description, _depth_chart(part, runs, shown, trained), **keys))
-    has_seeds = len(means) and means["runs"].max() > 1
-    several = " the mean over its seeds (faint lines)," if has_seeds else ""
+    of_bands = f" {chart.of_bands(means['seeds'])}" if len(means) else ""
     return figure(
         "other-depths",
         "Accuracy at other depths",
-        f"The last checkpoint of each model,{several} at the depth it was trained at (ring) and at"
-        " others. Bars are 95% intervals over benchmark items, and say nothing of other seeds. The"
-        " dotted line is chance.",
+        "The last checkpoint of each model, the mean over its seeds, at the depth it was trained at"
+        f" (ring) and at others.{of_bands} The dotted line is chance.",
         panels,
         shown,
         finding="".join(findings[:1]),
@@ -271,17 +328,13 @@ def _depth_chart(
     y = chart.y_axis("accuracy", format=".0%")
     base = alt.Chart(width=chart.WIDTH, height=chart.HEIGHT)
     base = base.encode(x=x, color=chart.colour(styles))
-    tooltip = chart.tooltip(("variant:N",), ("depth:Q",), *ACCURACY_TOOLTIP)
+    rows = chart.with_bands(rows)
+    tooltip = chart.tooltip(("variant:N",), ("depth:Q",), *_told(rows))
     levels = chart.chance_level(rows)
-    bars = base.mark_rule(strokeOpacity=0.4)
-    layers = [line for line, _ in levels]
-    layers.append(bars.encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q")))
-    if rows["runs"].max() > 1:
-        layers.append(chart.seed_lines(runs, x, y, styles))
+    layers: list[alt.Chart | chart.Specification] = [line for line, _ in levels]
+    layers += chart.uncertainty(base, rows, runs, x, y, styles)
     layers += chart.line_and_markers(base.encode(y=y), styles, tooltip)
     layers += chart.rings(rows[rows["depth"] == trained], x, y, styles)
     layers += [name for _, name in levels]
-    # As of one seed: the bars are over items.
-    with_bands = chart.with_bands(rows.assign(seeds=1, seed_error=0.0))
-    fields = ["variant", "depth", "accuracy", "stderr", "items", "low", "high"]
-    return chart.layered(*layers, data=chart.records(with_bands, fields))
+    fields = ["variant", "depth", "accuracy", "seeds", "items", "low", "high"]
+    return chart.layered(*layers, data=chart.records(rows, fields))

@@ -1,6 +1,6 @@
-"""Draw the answer: the average curves of a depth, with arrows between them.
+"""Draw the answer: the average curves of a depth, and beside them a strip with the ratios.
 
-An arrow is as long as the ratio of tokens.
+Arrows between the curves are as long as the ratios of tokens.
 """
 
 from __future__ import annotations
@@ -17,20 +17,34 @@ import pandas as pd
 
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
-from dreamer_study.reports.figures.ratios import label, with_bounds
+from dreamer_study.reports.figures.ratios import (
+    EDGE,
+    SHAPES,
+    by_effect,
+    distinguished,
+    label,
+    ratio_axis,
+    with_bounds,
+)
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style, ordered, present
-from dreamer_study.reports.text.names import depth_name, measure_label, measure_name
+from dreamer_study.reports.text.names import depth_name, measure_label, measure_name, shortest
 from dreamer_study.reports.text.numbers import listed, times, tokens
 from dreamer_study.reports.text.ratios import leading, score
 
 HEIGHT = 250
+STRIP_WIDTH = 260
+ROW = 36  # pixels of a variant in the strip: its ratio in words, and its interval below
+TOP = 26  # pixels of the strip's heading
+MANY_ARROWS = 5  # where there are more variants, their arrows would hide the curves
+NAME = 14  # characters of a name at the end of a curve
+CHARACTER = 0.033  # of the token axis, that a character of such a name takes
+LINE = 14  # pixels between the names of two curves
 APART = 0.08  # of the range of the curves, between the heights of two arrows
 PLACES = 41  # within the scores of an answer, of which one is the height of its arrow
 # Arrow heads to more tokens, and to fewer: the tip is the end of the arrow.
 HEADS = ("M0,0L-1.6,-0.9V0.9Z", "M0,0L1.6,-0.9V0.9Z")
 ANSWER = 0  # the left end of the slider; its other places are the scores of the grid
-LINE = 17  # pixels between two labels
 Arrow = tuple[float, float, float, bool]  # height, tail, tip, and whether dashed: a bound
 NO_ARROW: Arrow = (math.nan, math.nan, math.nan, False)
 ARROW = ["variant", "value", "baseline_tokens", "tokens", "dashed"]
@@ -41,16 +55,25 @@ def answer(
     accuracies: pd.DataFrame,
     losses: pd.DataFrame,
     at_scores: pd.DataFrame,
+    runs: pd.DataFrame,
+    loss_runs: pd.DataFrame,
     styles: Mapping[str, Style],
 ) -> Figure | None:
     """Draw the curve of the answer's measure (y) against training tokens (x).
 
-    A panel for each depth. `ratios` has the rows of `StudyData.ratios`, `accuracies` and `losses`
-    those of the mean curves, `at_scores` those of the view `tokens_at_scores`. A slider moves the
-    arrows from the answer to one score of all models. None without an answer.
+    Each depth has a panel with curves and one with a strip of ratios. `ratios` has the rows of
+    `StudyData.ratios`, `accuracies` and `losses` those of the mean curves, `at_scores` those of the
+    view `tokens_at_scores`, `runs` and `loss_runs` the curves of the single seeds. A slider moves
+    the arrows from the answer to one score of all models. None without an answer.
     """
     accuracies = accuracies.rename(columns={"accuracy": "value"}).assign(metric="accuracy")
     curves = pd.concat([accuracies, losses.assign(metric="loss")])
+    single = pd.concat(
+        [
+            runs.rename(columns={"accuracy": "value"}).assign(metric="accuracy"),
+            loss_runs.rename(columns={"loss": "value"}).assign(metric="loss"),
+        ]
+    )
     shown = present(styles, curves)
     panels = []
     for depth, rows in ordered(with_bounds(leading(ratios)), styles).groupby("depth"):
@@ -62,18 +85,25 @@ def answer(
         at_depth = depth_name(depth).lower()
         description = f"{name} against training tokens at {at_depth}: {_in_words(rows, first)}"
         arrows = pd.concat([_answers(rows, first, grid, curve), _at_scores(grid)])
-        # The panel's keys name no task and no measure, so that the toolbar's choice of a benchmark
-        # does not hide it.
-        drawn = _chart(curve, arrows, _missed(rows.merge(keys), curve), grid, shown, first)
+        slider = _slider(arrows, first)
+        # The panels' keys name no task and no measure, so that the toolbar's choice of a benchmark
+        # does not hide them.
+        missed = _missed(rows.merge(keys), curve)
+        drawn = _chart(curve, single.merge(keys), arrows, missed, grid, shown, first, slider)
         panels.append(panel(f"{name}, {at_depth}", description, drawn, depth=depth))
+        strip = _strip(rows, arrows, grid, shown, slider)
+        panels.append(panel("", f"Ratios: {_in_words(rows, first)}", strip, depth=depth))
     baseline = baseline_of(ratios)
     caption = (
-        "Each marker is a checkpoint, the mean over its seeds. Arrows lead from"
-        f" {baseline}, the baseline, to a variant at equal height, and are as long as the ratio;"
-        f" dashed ones are bounds. Dashed upright: what {baseline} reached and a variant did not."
-        " In brackets 95 % confidence intervals."
+        "Each marker is a checkpoint, the mean over its seeds."
+        f" {chart.of_bands(curves['seeds'])} An arrow leads from {baseline}, the baseline, to a"
+        " variant at equal height, and is as long as the ratio; a dashed arrow is a bound. The"
+        " strip has the ratios with 95 % confidence intervals, over seeds and items. Filled:"
+        " significant after correction; hollow: not. → at the edge:"
+        f" {baseline}’s best was never reached."
     )
-    return figure("answer", "The answer", caption, panels, shown)
+    # no legend: the names are at the ends of the curves
+    return figure("answer", "The answer", caption, panels)
 
 
 @dataclass(frozen=True)
@@ -178,7 +208,7 @@ def _answers(
     arrows = []
     for row in rows.to_dict("records"):
         arrow = NO_ARROW
-        if _is_of(row, first):
+        if _is_of(row, first) and len(rows) <= MANY_ARROWS:
             arrow = _arrow(row, grid, last_tokens)
         arrows.append((row["variant"], *arrow, _answer_in_words(row, first)))
     answers = pd.DataFrame(arrows, columns=[*ARROW, "label"])
@@ -271,38 +301,89 @@ def _tokens_in_words(row: Mapping[str, Any], grid: Grid) -> str:
 
 def _chart(
     rows: pd.DataFrame,
+    runs: pd.DataFrame,
     arrows: pd.DataFrame,
     missed: pd.DataFrame,
     grid: Grid,
     styles: Mapping[str, Style],
     first: Mapping[str, Any],
+    slider: chart.Parameter,
 ) -> chart.Specification:
+    """Draw curves with bands or thin lines of seeds, names at their ends, and arrows."""
     loss = first["metric"] == "loss"
-    x = chart.token_axis(rows["tokens"])
+    rows = chart.with_bands(rows, "value")
+    names = shortest(rows["variant"].unique(), NAME)
+    x = _axis_with_room(rows["tokens"], max(map(len, names.values())))
+    low, high = _limits(rows)
     y = chart.y_axis("value", format="~g" if loss else ".0%")
+    y = y.scale(domain=[low, high], zero=False, nice=False).title(measure_label(first))
     levels = [] if loss else chart.chance_level(rows)
-    base = alt.Chart(chart.records(rows, ["variant", "tokens", "value"])).encode(
-        x=x, y=y, color=chart.colour(styles)
-    )
+    data = chart.records(rows, ["variant", "tokens", "value", "low", "high"])
+    base = alt.Chart(data).encode(x=x, color=chart.colour(styles))
     tooltip = chart.tooltip(
         ("variant:N",), ("tokens:Q", ","), ("value:Q", ".3f" if loss else ".1%", first["metric"])
     )
-    slider = _slider(arrows, first)
-    layers = [line for line, _ in levels]
-    layers += chart.line_and_markers(base, styles, tooltip, size=26)
-    layers += _heading(grid, slider["name"], y, first)
-    layers += _arrow_marks(arrows, slider["name"], rows["tokens"], y, styles, loss)
-    for place in range(len(missed)):  # apart, though all stop at the same tokens
+    layers: list[alt.Chart | chart.Specification] = [line for line, _ in levels]
+    layers += chart.uncertainty(base, rows, runs, x, y, styles)
+    layers += chart.line_and_markers(base.encode(y=y), styles, tooltip, size=26)
+    if len(grid.scores):
+        layers.append(_height_of_slider(grid, slider["name"], y))
+    layers += _arrow_marks(arrows, slider["name"], x, y, styles)
+    shown = missed if len(styles) <= MANY_ARROWS + 1 else missed.iloc[:0]
+    for place in range(len(shown)):  # apart, though all stop at the same tokens
         columns = ["variant", "tokens", "best", "baseline_best"]
-        stopped = alt.Chart(chart.records(missed.iloc[[place]], columns))
+        stopped = alt.Chart(chart.records(shown.iloc[[place]], columns))
         dashed = stopped.mark_rule(strokeDash=[4, 3], strokeWidth=1.6, xOffset=-4 * place)
         dashed = dashed.encode(x=x, color=chart.colour(styles))
         layers.append(dashed.encode(y=alt.Y("best:Q", title=None), y2=alt.Y2("baseline_best:Q")))
     layers += [name for _, name in levels]
+    layers.append(_names_at_ends(rows.assign(name=rows["variant"].map(names)), x, y, styles))
     return chart.layered(*layers, width=520, height=HEIGHT, params=[slider])
 
 
-def _slider(arrows: pd.DataFrame, first: Mapping[str, Any]) -> dict[str, Any]:
+def _axis_with_room(counts: pd.Series, longest: int) -> alt.X:
+    """Return the token axis with room on its right for the names of the curves."""
+    x = chart.token_axis(counts)
+    scale = x.to_dict(validate=False)["scale"]
+    low, high = scale["domain"]
+    room = 0.1 + CHARACTER * min(longest, NAME)
+    if scale.get("type") == "log":
+        high *= (high / low) ** room
+    elif scale.get("type") == "symlog":
+        high *= (1 + high / scale["constant"]) ** room
+    else:
+        high += room * (high - low)
+    return x.scale(**{**scale, "domain": [low, high], "nice": False})
+
+
+def _limits(rows: pd.DataFrame) -> tuple[float, float]:
+    """Return the ends of the axis of scores: all that is drawn, and a margin."""
+    drawn = rows[["value", "low", "high", "chance"]].astype(float)
+    low = float(drawn.min().min())
+    high = float(drawn[["value", "high"]].max().max())
+    margin = 0.04 * (high - low or 1)
+    return low - margin, high + margin
+
+
+def _names_at_ends(
+    rows: pd.DataFrame, x: alt.X, y: alt.Y, styles: Mapping[str, Style]
+) -> alt.Chart:
+    """Draw the name of each curve behind its last point; names that would meet are moved apart."""
+    low, high = _limits(rows)
+    ends = rows.loc[rows.groupby("variant")["tokens"].idxmax()].sort_values("value")
+    pixels = (ends["value"].to_numpy() - low) / (high - low) * HEIGHT
+    steps = LINE * np.arange(len(ends))
+    upward = np.maximum.accumulate(pixels - steps) + steps
+    # what would rise above the plot pushes those below down again
+    top = HEIGHT - LINE / 2 - (steps[-1] - steps)
+    placed = low + np.minimum(upward, top) / HEIGHT * (high - low)
+    ends = ends.assign(value=placed, tokens=rows["tokens"].max())
+    base = alt.Chart(chart.records(ends, ["variant", "tokens", "value", "name"]))
+    text = base.mark_text(align="left", dx=8, fontSize=11, fontWeight=600)
+    return text.encode(x=x, y=y, text=alt.Text("name:N"), color=chart.colour(styles))
+
+
+def _slider(arrows: pd.DataFrame, first: Mapping[str, Any]) -> chart.Parameter:
     """Return the parameter with the place of the arrows, which begins at the answer."""
     depth = str(first["depth"]).replace("-", "_")
     parameter = {"name": f"place_{depth}", "value": ANSWER}
@@ -318,72 +399,131 @@ def _slider(arrows: pd.DataFrame, first: Mapping[str, Any]) -> dict[str, Any]:
     return parameter
 
 
-def _heading(grid: Grid, slider: str, y: alt.Y, first: Mapping[str, Any]) -> list[alt.Chart]:
-    """Draw a line at the score where the slider is, and what the labels below are about."""
-    loss = first["metric"] == "loss"
-    places = [
-        {
-            "place": step + ANSWER + 1,
-            "value": value,
-            "words": f"Tokens to {grid.in_words(value)}",
-        }
-        for step, value in grid.scores.items()
-    ]
-    words = f"Training tokens over {grid.baseline}’s"
-    frame = pd.DataFrame([{"place": ANSWER, "value": math.nan, "words": words}, *places])
-    base = alt.Chart(chart.records(frame, ["place", "value", "words"])).transform_filter(
-        f"datum.place === {slider}"
-    )
-    line = base.transform_filter("isValid(datum.value)").mark_rule(
-        color=LIGHT["rule"], strokeDash=[2, 3]
-    )
-    heading = base.mark_text(**_corner(loss), color=LIGHT["muted"])
-    return [
-        line.encode(y=y),
-        heading.encode(x=_corner_x(loss), y=alt.YValue(0), text=alt.Text("words:N")),
-    ]
-
-
-def _corner(loss: bool) -> dict[str, Any]:
-    """Return the looks of text in the upper corner that the curves leave free."""
-    side = "right" if loss else "left"
-    return {"align": side, "baseline": "top", "fontSize": 13, "fontWeight": 600}
-
-
-def _corner_x(loss: bool) -> alt.XValue:
-    return alt.XValue("width" if loss else 6)
+def _height_of_slider(grid: Grid, slider: str, y: alt.Y) -> alt.Chart:
+    """Draw a line at the score where the slider is."""
+    places = [{"place": step + ANSWER + 1, "value": value} for step, value in grid.scores.items()]
+    frame = pd.DataFrame(places, columns=["place", "value"])
+    base = alt.Chart(chart.records(frame, ["place", "value"]))
+    base = base.transform_filter(f"datum.place === {slider}")
+    return base.mark_rule(color=LIGHT["rule"], strokeDash=[2, 3]).encode(y=y)
 
 
 def _arrow_marks(
-    arrows: pd.DataFrame,
-    slider: str,
-    counts: pd.Series,
-    y: alt.Y,
-    styles: Mapping[str, Style],
-    loss: bool,
+    arrows: pd.DataFrame, slider: str, x: alt.X, y: alt.Y, styles: Mapping[str, Style]
 ) -> list[alt.Chart]:
-    """Draw arrows where the slider is, and a line of text for each model."""
+    """Draw arrows where the slider is; an arrow tells its label."""
     data = chart.records(arrows, [*ARROW, "label", "place", "line"])
     base = (
         alt.Chart(data)
         .transform_filter(f"datum.place === {slider}")
-        .encode(color=chart.colour(styles))
+        .transform_filter("isValid(datum.tokens) && isValid(datum.baseline_tokens)")
+        .encode(color=chart.colour(styles), tooltip=chart.tooltip(("label:N", "", "ratio")))
     )
-    both_ends = base.transform_filter("isValid(datum.tokens) && isValid(datum.baseline_tokens)")
-    tail = chart.token_axis(counts, "baseline_tokens")
-    x = chart.token_axis(counts, "tokens")
+    tail = alt.X(**{**x.to_dict(validate=False), "field": "baseline_tokens"})
     more, fewer = HEADS
     head = alt.condition("datum.tokens > datum.baseline_tokens", alt.value(more), alt.value(fewer))
     dash = alt.condition("datum.dashed", alt.value([5, 3]), alt.value([1, 0]))
-    lines = base.encode(
-        x=_corner_x(loss),
-        y=alt.YValue({"expr": f"{LINE} * (datum.line + 1)"}),
-        text=alt.Text("label:N"),
-    )
-    shaft = both_ends.mark_rule(strokeWidth=2.4).encode(x=tail, x2=alt.X2("tokens:Q"), y=y)
+    shaft = base.mark_rule(strokeWidth=2.4).encode(x=tail, x2=alt.X2("tokens:Q"), y=y)
     return [
         shaft.encode(strokeDash=dash),
-        both_ends.mark_point(filled=True, size=60, opacity=1).encode(x=x, y=y, shape=head),
-        lines.mark_text(**_corner(loss), stroke=LIGHT["paper"], strokeWidth=4),
-        lines.mark_text(**_corner(loss)),
+        base.mark_point(filled=True, size=60, opacity=1).encode(x=x, y=y, shape=head),
+    ]
+
+
+def _strip(
+    rows: pd.DataFrame,
+    arrows: pd.DataFrame,
+    grid: Grid,
+    styles: Mapping[str, Style],
+    slider: chart.Parameter,
+) -> chart.Specification:
+    """Draw a row for each variant: its ratio in words, and below that point and interval.
+
+    Where the slider is at one score, the rows say the tokens to it in place of the ratios.
+    """
+    is_answer = f"{slider['name']} === {ANSWER}"
+    order = {name: place for place, name in enumerate(by_effect(rows, "variant"))}
+    drawn = rows[rows["shown"] > 0]
+    drawn = drawn.assign(
+        row=TOP + ROW * drawn["variant"].map(order).astype(float) + 24,
+        hollow=~distinguished(drawn),
+        missed=drawn["variant"].isin(_short(drawn)["variant"]),
+    )
+    limits = drawn[["shown", "low", "high"]].astype(float)
+    low = min(0.8, float(limits.min().min()) / EDGE) if len(drawn) else 0.8
+    high = max(1.25, float(limits.max().max()) * EDGE) if len(drawn) else 1.25
+    no_ends = drawn["low"].isna() & drawn["high"].isna()
+    drawn = drawn.assign(
+        least=drawn["low"].fillna(low).mask(no_ends), most=drawn["high"].fillna(high).mask(no_ends)
+    )
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    title = "fewer  ←  1  →  more"
+    x = alt.X("shown:Q", title=title, scale=scale, axis=ratio_axis(low, high))
+    row_of = alt.YValue({"expr": "datum.row"})
+    fields = ["variant", "shown", "least", "most", "bound", "hollow", "missed", "row"]
+    base = alt.Chart(chart.records(drawn, fields)).transform_filter(is_answer)
+    base = base.encode(y=row_of, color=chart.colour(styles))
+    fill = alt.condition("datum.hollow", alt.value(LIGHT["paper"]), chart.colour(styles))
+    shapes = alt.Scale(domain=list(SHAPES), range=list(SHAPES.values()))
+    spans = base.transform_filter("isValid(datum.least) && isValid(datum.most)")
+    one = alt.Chart(alt.InlineData(values=[{"shown": 1}])).transform_filter(is_answer)
+    beyond = base.transform_filter("datum.missed").mark_text(fontSize=15, align="right", dx=4)
+    return chart.layered(
+        one.mark_rule(color=LIGHT["v0"], strokeWidth=1.4).encode(
+            x=x, y=alt.YValue(TOP - 4), y2=alt.Y2Value("height")
+        ),
+        spans.mark_rule(strokeWidth=2, strokeOpacity=0.55).encode(
+            x=alt.X("least:Q", title=title, scale=scale), x2=alt.X2("most:Q")
+        ),
+        base.mark_point(size=70, opacity=1, strokeWidth=1.6).encode(
+            x=x, fill=fill, shape=alt.Shape("bound:N", scale=shapes, legend=None)
+        ),
+        beyond.encode(x=alt.XValue("width"), text=alt.value("→")),
+        *_strip_texts(arrows, grid, order, styles, slider["name"]),
+        width=STRIP_WIDTH,
+        height=TOP + ROW * len(order) + 10,
+        params=[slider],
+    )
+
+
+def _strip_texts(
+    arrows: pd.DataFrame,
+    grid: Grid,
+    order: Mapping[str, int],
+    styles: Mapping[str, Style],
+    slider: str,
+) -> list[alt.Chart]:
+    """Write what the strip is about, and a line for each model."""
+    places = [
+        {"place": step + ANSWER + 1, "words": f"Tokens to {grid.in_words(value)}"}
+        for step, value in grid.scores.items()
+    ]
+    words = f"Training tokens over {grid.baseline}’s"
+    frame = pd.DataFrame([{"place": ANSWER, "words": words}, *places])
+    heading = alt.Chart(chart.records(frame, ["place", "words"]))
+    heading = heading.transform_filter(f"datum.place === {slider}")
+    look = {"align": "left", "baseline": "top", "fontSize": 11, "fontWeight": 600}
+    # the baseline, of which the answer says nothing, is below all others
+    rows = arrows["variant"].map(order).fillna(len(order))
+    names = shortest(arrows["variant"].unique(), NAME)
+    labels = [
+        label.replace(variant, names[variant], 1)
+        for variant, label in zip(arrows["variant"], arrows["label"], strict=True)
+    ]
+    lines = arrows.assign(row=TOP + ROW * rows, label=labels)
+    text = alt.Chart(chart.records(lines, ["variant", "label", "place", "row"]))
+    text = text.transform_filter(f"datum.place === {slider}")
+    at_left = alt.XValue(0)
+    place = {
+        "x": at_left,
+        "y": alt.YValue({"expr": "datum.row"}),
+        "text": alt.Text("label:N"),
+    }
+    return [
+        heading.mark_text(**look, color=LIGHT["muted"]).encode(
+            x=at_left, y=alt.YValue(0), text=alt.Text("words:N")
+        ),
+        # a halo, for the grid of the ratios lies below
+        text.mark_text(**look, stroke=LIGHT["paper"], strokeWidth=4).encode(**place),
+        text.mark_text(**look).encode(**place, color=chart.colour(styles)),
     ]

@@ -15,16 +15,26 @@ import pandas as pd
 from scipy.special import stdtrit  # scipy.stats takes a second to be imported
 
 from dreamer_study.reports.style.theme import LIGHT, RAMP, Style, ordered
-from dreamer_study.reports.text.names import depth_name
+from dreamer_study.reports.text.names import LONGEST, depth_name, task_name, task_order
+from dreamer_study.sql.names import AVERAGE
 
 WIDTH, HEIGHT = 300, 190  # of a panel in pixels
 WIDE = 640
 PAGE_WIDTH = 920  # of a wide panel on the page, which is wider than a page of a paper
+BANDS_FROM = 4  # seeds: the interval of fewer would be wider than what it is about
 NORMAL_95 = 1.96  # standard errors to either side that hold 95 % of a normal distribution
 # Tokens are drawn on a logarithmic axis where the highest are this many times the lowest.
 LOG_FROM = 8
 MANY_LINES = 12  # of runs in a panel; where there are more, each is thinner and fainter
+Parameter = dict[str, Any]  # of Vega-Lite: what a slider or a menu below a panel chooses
 Specification = dict[str, Any]  # of Vega-Lite, with its data by name in `datasets`
+# Names of an axis cut in the middle, as `text.names.cut` cuts words.
+NAME_LABEL = (
+    f"length(datum.label) > {LONGEST} ? slice(datum.label, 0, {LONGEST - LONGEST // 2 - 1}) + '…' +"
+    f" slice(datum.label, -{LONGEST // 2}) : datum.label"
+)
+# Of fields whose name does not say what they are.
+Y_TITLES = {"loss": "loss (nats per token)", "value": "loss (bits per byte)"}
 COUNT_LABEL = "replace(replace(format(datum.value, '~s'), 'G', 'B'), 'k', 'K')"
 
 
@@ -134,6 +144,35 @@ def _round_counts(low: float, high: float) -> list[float]:
     return ticks[:: math.ceil(len(ticks) / 7)] or [low]
 
 
+def name_axis(**axis: Any) -> alt.Axis:
+    """Return an axis of names; a long name is cut in its middle.
+
+    `axis` has further properties of Vega-Lite.
+    """
+    looks = {"domain": False, "labelFontSize": 12, "labelExpr": NAME_LABEL, "labelLimit": 400}
+    return alt.Axis(**{**looks, **axis})
+
+
+def chosen_benchmark(tasks: pd.Series, depth: int) -> Parameter:
+    """Return the menu that chooses one of these benchmarks for the panels of a depth.
+
+    The page's script knows the menu by its name, and chooses what is clicked in a map.
+    """
+    names = task_order(set(tasks) - {AVERAGE})
+    menu = {
+        "input": "select",
+        "options": names,
+        "labels": [task_name(name) for name in names],
+        "name": "Benchmark ",
+    }
+    return {"name": f"benchmark_{depth}".replace("-", "_"), "value": names[0], "bind": menu}
+
+
+def is_chosen(parameter: Parameter) -> str:
+    """Return the condition for rows of the benchmark that a menu chose."""
+    return f"datum.task === {parameter['name']}"
+
+
 def depth_ticks(depths: int) -> list[int]:
     """Return about eight of the depths from 1 on."""
     every = max(1, depths // 8)
@@ -141,13 +180,13 @@ def depth_ticks(depths: int) -> list[int]:
 
 
 def y_axis(field: str, zero: bool = False, **axis: Any) -> alt.Y:
-    """Return a quantitative y axis without a title, which the panel has.
+    """Return a quantitative y axis with what the field is as its title.
 
     `axis` has further properties of Vega-Lite.
     """
     return alt.Y(
         f"{field}:Q",
-        title=None,
+        title=Y_TITLES.get(field, field.replace("_", " ")),
         scale=alt.Scale(zero=zero, nice=True),
         axis=alt.Axis(tickCount=5, **axis),
     )
@@ -195,7 +234,7 @@ def colour(styles: Mapping[str, Style]) -> alt.Color:
 
 def shape(styles: Mapping[str, Style]) -> alt.Shape:
     """Encode the field `variant` by marker shape."""
-    return _by_variant(alt.Shape, styles, [style.shape for style in styles.values()])
+    return _by_variant(alt.Shape, styles, [style.vega_shape for style in styles.values()])
 
 
 def dash(styles: Mapping[str, Style]) -> alt.StrokeDash:
@@ -293,15 +332,57 @@ def chance_level(rows: pd.DataFrame) -> list[tuple[alt.Chart, Specification]]:
     return [level(chance, "chance", LIGHT["muted"], "right")]
 
 
-def with_bands(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add `low` and `high`, the 95 % t-interval of the mean over the seeds; of one seed, over
-    items.
+def with_bands(rows: pd.DataFrame, field: str = "accuracy") -> pd.DataFrame:
+    """Add `low` and `high`, the 95 % interval of the mean, over seeds and items.
 
-    Both are within 0 to 1.
+    The seeds' part is Student's, the items' part normal. Without an interval where there are fewer
+    than `BANDS_FROM` seeds, of which the spread cannot be estimated well. Accuracies are within 0
+    to 1.
     """
-    over_seeds = stdtrit(rows["seeds"] - 1, 0.975) * rows["seed_error"]
-    over_items = NORMAL_95 * rows["stderr"]
-    half = over_seeds.where(rows["seeds"] > 1, over_items)
-    low = (rows["accuracy"] - half).clip(lower=0)
-    high = (rows["accuracy"] + half).clip(upper=1)
+    enough = rows["seeds"] >= BANDS_FROM
+    of_seeds = stdtrit(rows["seeds"].clip(lower=2) - 1, 0.975) * rows["seed_error"]
+    of_items = NORMAL_95 * rows["stderr"].astype(float).fillna(0)
+    half = np.sqrt(of_seeds**2 + of_items**2).where(enough)
+    low = rows[field] - half
+    high = rows[field] + half
+    if field == "accuracy" or ("metric" in rows and (rows["metric"] == "accuracy").all()):
+        low, high = low.clip(lower=0), high.clip(upper=1)
     return rows.assign(low=low, high=high)
+
+
+def of_bands(seeds: pd.Series) -> str:
+    """Say how the uncertainty of a mean is drawn."""
+    if seeds.max() < 2:
+        return "With one seed no interval is known."
+    if seeds.max() < BANDS_FROM:
+        return f"Thin lines are the seeds: fewer than {BANDS_FROM} have no interval."
+    sentence = "Bands are 95 % intervals of the mean, over seeds and items."
+    if seeds.min() < BANDS_FROM:
+        sentence += f" Models of fewer than {BANDS_FROM} seeds have their seeds as thin lines."
+    return sentence
+
+
+def uncertainty(
+    base: alt.Chart,
+    rows: pd.DataFrame,
+    runs: pd.DataFrame,
+    x: alt.X,
+    y: alt.Y,
+    styles: Mapping[str, Style],
+) -> list[alt.Chart]:
+    """Draw bands around means, and the single seeds of models that have few.
+
+    `base` has the data of `rows`, which are those of `with_bands`, with x and colour; `runs` are
+    the curves of single runs, with the fields of x and y.
+    """
+    layers = []
+    if rows["low"].notna().any():
+        band = base.transform_filter("isValid(datum.low)").mark_area(fillOpacity=0.13)
+        # the title of another layer, or the axis would have none
+        title = y.to_dict(validate=False).get("title")
+        layers.append(band.encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q")))
+    few = rows.loc[rows["seeds"].between(2, BANDS_FROM - 1), "variant"]
+    of_few = runs[runs["variant"].isin(few)]
+    if len(of_few):
+        layers.append(seed_lines(of_few, x, y, styles))
+    return layers

@@ -11,27 +11,29 @@ import pandas as pd
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.ratios import (
-    AT_LEAST,
-    AT_MOST,
+    EDGE,
+    SHAPES,
+    by_effect,
     direction,
+    distinguished,
     known,
     label,
     ratio_axis,
 )
-from dreamer_study.reports.figures.rendering import Figure, figure, panel
+from dreamer_study.reports.figures.rendering import Figure, Panel, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style, present
-from dreamer_study.reports.text.names import depth_name, measure_label
+from dreamer_study.reports.text.names import are_many, depth_name, measure_label
 from dreamer_study.reports.text.numbers import counted
+from dreamer_study.reports.text.ratios import read_for
 from dreamer_study.sql.names import AVERAGE
-
-EDGE = 1.2  # between the outermost number and the edge, in which the line of a bound can be seen
-SHAPES = {"": "circle", AT_LEAST: "triangle-right", AT_MOST: "triangle-left"}
 
 
 def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw ratios (x, logarithmic) with their 95 % intervals by measure (y).
+    """Draw ratios (x, logarithmic) with their 95 % intervals by measure and variant (y).
 
-    A panel for each depth. `rows` are those of `StudyData.ratios`. None without ratios and bounds.
+    A panel for each depth; of many benchmarks the averages have a panel, and one benchmark, which
+    the reader chooses, has another. `rows` are those of `StudyData.ratios`. None without ratios and
+    bounds.
     """
     rows = known(rows)
     rows = rows.sort_values(
@@ -44,7 +46,7 @@ def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
     rows = rows.assign(
         name=[measure_label(row) for row in records],
         label=[label(row) for row in records],
-        hollow=~_distinguished(rows),
+        hollow=~distinguished(rows),
     )
     limits = rows[["shown", "low", "high"]].astype(float)
     low = min(0.8, float(limits.min().min()) / EDGE)
@@ -54,17 +56,8 @@ def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
     no_ends = rows["low"].isna() & rows["high"].isna()
     rows.loc[no_ends, ["least", "most"]] = float("nan")
     panels = []
-    for depth, part in rows.groupby("depth"):
-        ratios = [
-            f"{row.variant} on {row.name}: {row.label}" for row in part.itertuples(index=False)
-        ]
-        description = (
-            f"Training tokens over those of {baseline_of(rows)} at"
-            f" {depth_name(depth).lower()}. {'; '.join(ratios)}."
-        )
-        panels.append(
-            panel(depth_name(depth), description, _chart(part, shown, low, high), depth=depth)
-        )
+    for _, part in rows.groupby("depth"):
+        panels += _panels(part, shown, low, high)
     # Shapes mean bounds here.
     circles = {name: replace(style, shape="circle") for name, style in shown.items()}
     bounds = ""
@@ -74,8 +67,9 @@ def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
         "token-ratios",
         f"Training tokens over those of {baseline_of(rows)}",
         "At equal final quality: means over the upper fifth of the scores that are compared. Lines:"
-        " 95 % confidence intervals (CI). Hollow: not significant, less than one checkpoint apart,"
-        f" or, of a single task, a CI that holds 1.{bounds}",
+        " 95 % confidence intervals (CI), over seeds and items. Hollow: not significant, less than"
+        " one checkpoint apart, or, of a single task beside an average, a CI that holds 1."
+        f"{bounds}",
         panels,
         circles,
         wide=True,
@@ -83,11 +77,35 @@ def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
     )
 
 
-def _distinguished(rows: pd.DataFrame) -> pd.Series:
-    """Tell which ratios differ from 1: significant, or of an untested task outside its interval."""
-    outside = (rows["low"] > 1) | (rows["high"] < 1)
-    significant = rows["significant"].astype("boolean").fillna(outside).astype(bool)
-    return significant & ~rows["within_checkpoint"].astype(bool)
+def _panels(
+    rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: float
+) -> list[Panel]:
+    """Draw the ratios of one depth: in one panel, or of many benchmarks the averages and one."""
+    depth = int(rows["depth"].iloc[0])
+    keys = {"depth": depth}
+    if not are_many(rows["task"]):
+        drawn = _chart(rows, styles, low, high)
+        return [panel(depth_name(depth), _in_words(rows), drawn, **keys)]
+    headline = read_for(rows)
+    panels = []
+    if len(headline) < len(rows):
+        for name, part in headline.groupby("name", sort=False):
+            drawn = _chart(part, styles, low, high, by="variant")
+            title = f"{depth_name(depth)}, {name[0].lower()}{name[1:]}"
+            panels.append(panel(title, _in_words(part), drawn, **keys))
+    single = rows[~rows.index.isin(headline.index)] if panels else rows
+    chosen = chart.chosen_benchmark(single["task"], depth)
+    drawn = _chart(single, styles, low, high, by="variant", chosen=chosen)
+    # A single benchmark beside an average is not tested.
+    description = f"Ratios of one benchmark at {depth_name(depth).lower()}, which a menu chooses."
+    return [*panels, panel(f"{depth_name(depth)}, one benchmark", description, drawn, **keys)]
+
+
+def _in_words(rows: pd.DataFrame) -> str:
+    """Say the ratios of a panel to those who do not see it."""
+    ratios = [f"{row.variant} on {row.name}: {row.label}" for row in rows.itertuples(index=False)]
+    depth = depth_name(rows["depth"].iloc[0]).lower()
+    return f"Training tokens over those of {baseline_of(rows)} at {depth}. {'; '.join(ratios)}."
 
 
 def _finding(rows: pd.DataFrame) -> str:
@@ -105,14 +123,31 @@ def _finding(rows: pd.DataFrame) -> str:
 
 
 def _chart(
-    rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: float
+    rows: pd.DataFrame,
+    styles: Mapping[str, Style],
+    low: float,
+    high: float,
+    *,
+    by: str = "name",
+    chosen: chart.Parameter | None = None,
 ) -> chart.Specification:
+    """Draw a row for each measure with a line for each variant, or `by` variant a row for each.
+
+    Variants are in the order of their effects. With `chosen` only the rows of the benchmark that
+    the reader chose are drawn.
+    """
     names = list(rows["name"].unique())
-    axis = alt.Axis(domain=False, labelFontSize=12)
-    base = alt.Chart().encode(
-        y=alt.Y("name:N", title=None, sort=names, scale=alt.Scale(paddingInner=0.25), axis=axis),
-        yOffset=alt.YOffset("variant:N", sort=list(styles)),
-    )
+    variants = by_effect(rows, "variant")
+    base = alt.Chart()
+    if by == "variant":
+        y = alt.Y("variant:N", title=None, sort=variants, axis=chart.name_axis())
+        base = base.encode(y=y)
+        lines = len(variants)
+    else:
+        scale = alt.Scale(paddingInner=0.25)
+        y = alt.Y("name:N", title=None, sort=names, scale=scale, axis=chart.name_axis())
+        base = base.encode(y=y, yOffset=alt.YOffset("variant:N", sort=variants))
+        lines = len(names) * len(variants)
     domain = [low, high * (high / low) ** 0.3]  # with room for the labels on the right
     title = direction(rows)
     scale = alt.Scale(type="log", domain=domain, nice=False)
@@ -120,6 +155,8 @@ def _chart(
     shapes = alt.Scale(domain=list(SHAPES), range=list(SHAPES.values()))
     ratio_of_one = alt.Chart(alt.InlineData(values=[{"shown": 1}]))
     line_at_one = ratio_of_one.mark_rule(color=LIGHT["v0"], strokeWidth=1.4).encode(x=x)
+    if chosen:
+        base = base.transform_filter(chart.is_chosen(chosen))
     spans = base.transform_filter("isValid(datum.least) && isValid(datum.most)")
     points = base.mark_point(size=80, opacity=1, strokeWidth=1.6).encode(
         x=x,
@@ -142,7 +179,7 @@ def _chart(
         "hollow",
         "label",
     ]
-    return chart.layered(
+    layers = [
         line_at_one,
         spans.mark_rule(strokeWidth=2, strokeOpacity=0.55).encode(
             x=alt.X("least:Q", title=title, scale=scale),
@@ -153,8 +190,12 @@ def _chart(
         base.mark_text(align="right", fontSize=11).encode(
             x=alt.XValue("width"), text=alt.Text("label:N")
         ),
+    ]
+    return chart.layered(
+        *layers,
         data=chart.records(rows, fields),
         width=chart.WIDE,
         # no step: Vega-Lite warns of one beside a fitted width
-        height=22 * len(names) * rows["variant"].nunique(),
+        height=22 * lines,
+        **({"params": [chosen]} if chosen else {}),
     )

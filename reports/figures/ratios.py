@@ -10,15 +10,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from dreamer_study.reports.data import baseline_of, without_baseline
 from dreamer_study.reports.text.numbers import interval, times
 from dreamer_study.reports.text.ratios import best_estimate
+from dreamer_study.sql.names import AVERAGE
 
 TICKS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 10, 20, 50)
 AT_LEAST = "at least"
 AT_MOST = "at most"
+EDGE = 1.2  # between the outermost number and the edge, in which the line of a bound can be seen
+SHAPES = {"": "circle", AT_LEAST: "triangle-right", AT_MOST: "triangle-left"}
 
 
 def direction(rows: pd.DataFrame) -> str:
@@ -60,6 +64,26 @@ def _bound(row: Mapping[str, Any]) -> str:
     if pd.notna(row["low"]):
         return AT_LEAST
     return AT_MOST if pd.notna(row["high"]) else ""
+
+
+def by_effect(rows: pd.DataFrame, column: str) -> list[str]:
+    """Return the names in a column of rows of `known`, by the mean of their ratios, lowest first.
+
+    The average over benchmarks decides alone where it is among the rows.
+    """
+    averages = rows[rows["task"] == AVERAGE]
+    effects = np.log(rows["shown"].astype(float)).groupby(rows[column]).mean()
+    if len(averages):
+        of_average = np.log(averages["shown"].astype(float)).groupby(averages[column]).mean()
+        effects = of_average.reindex(effects.index).fillna(effects)
+    return list(effects.sort_values(kind="stable").index)
+
+
+def distinguished(rows: pd.DataFrame) -> pd.Series:
+    """Tell which ratios differ from 1: significant, or of an untested task outside its interval."""
+    outside = (rows["low"] > 1) | (rows["high"] < 1)
+    significant = rows["significant"].astype("boolean").fillna(outside).astype(bool)
+    return significant & ~rows["within_checkpoint"].astype(bool)
 
 
 def label(row: Mapping[str, Any]) -> str:

@@ -187,12 +187,12 @@ def composed(figure: Figure) -> dict[str, Any]:
     """
     datasets: dict[str, Any] = {}
     # Of all panels: Vega-Lite has parameters for a whole chart only.
-    parameters: list[dict[str, Any]] = []
+    parameters: dict[str, dict[str, Any]] = {}  # a slider may move several panels
 
     def part(panel: Panel, number: int) -> dict[str, Any]:
         inner = dict(panel.specification)
         datasets.update(inner.pop("datasets", {}))
-        parameters.extend(inner.pop("params", []))
+        parameters.update({one["name"]: one for one in inner.pop("params", [])})
         if "layer" in inner:
             inner["layer"] = [_numbered(layer, number) for layer in inner["layer"]]
         return {**inner, "title": panel.title} if panel.title else inner
@@ -208,7 +208,13 @@ def composed(figure: Figure) -> dict[str, Any]:
         legend = part(panel("", "", _legend(figure.marks)), len(panels))
         grid = {"vconcat": [legend, grid], "spacing": 18, "resolve": _APART}
     title = {"text": figure.title, "fontSize": 15, "offset": 14}
-    whole = {**grid, "datasets": datasets, "params": parameters, "padding": 12, "title": title}
+    whole = {
+        **grid,
+        "datasets": datasets,
+        "params": list(parameters.values()),
+        "padding": 12,
+        "title": title,
+    }
     return complete(whole, figure.caption)
 
 

@@ -3,9 +3,12 @@ answer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 from dreamer_study.reports.data import StudyData, read_study, without_baseline
 from dreamer_study.reports.page.blocks import (
@@ -17,10 +20,11 @@ from dreamer_study.reports.page.blocks import (
 )
 from dreamer_study.reports.style.theme import Style, styles
 from dreamer_study.reports.tables import ratios as ratio_tables
+from dreamer_study.reports.tables.cells import Table
 from dreamer_study.reports.tables.compared import compared as compared_table
 from dreamer_study.reports.text import answer as answer_text
-from dreamer_study.reports.text.names import shortened, task_name
-from dreamer_study.reports.text.ratios import leading
+from dreamer_study.reports.text.names import are_many, shortened, task_name
+from dreamer_study.reports.text.ratios import leading, read_for
 from dreamer_study.reports.text.token_stream import mismatch
 from dreamer_study.sql.names import AVERAGE
 
@@ -82,7 +86,9 @@ def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
     examples = []
     for task, (question, answer) in data.config("examples").items():
         examples.append((task_name(task), *shortened(question, answer)))
-    drawing = drawing_block(data, "ratios curve loss_curve at_scores", "answer.answer", styles)
+    drawing = drawing_block(
+        data, "ratios curve loss_curve at_scores accuracy loss", "answer.answer", styles
+    )
     answer = _answer(data, styles)
     return FirstScreen(
         sentences=answer.sentences,
@@ -130,13 +136,22 @@ def _has_ratios(data: StudyData) -> bool:
 def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the ratios with all that is known of each, at each score, and over the whole range."""
     tuned = answer_text.rates_tuned(data)
+    is_many = are_many(data.ratios["task"])
+    headline = read_for(data.ratios) if is_many else data.ratios
+    is_single = ~data.ratios.index.isin(headline.index)
     tables = []
+    singles = []
     details = []
     means = []
     for depth in data.depths:
-        tables += table_block(data, "ratios", ratio_tables.ratios, styles, depth)
-        details += table_block(data, "ratios", ratio_tables.details, styles, depth, tuned)
-        means += table_block(data, "mean_factors", ratio_tables.mean_ratios, styles, depth)
+        tables += _ratio_table(data, headline, ratio_tables.ratios, styles, depth)
+        details += _ratio_table(data, headline, ratio_tables.details, styles, depth, tuned)
+        single = data.ratios[is_single]
+        singles += _ratio_table(data, single, ratio_tables.single_tasks, styles, depth)
+        of_means = read_for(data.mean_factors) if is_many else data.mean_factors
+        content = ratio_tables.mean_ratios(of_means, styles, depth)
+        if content.rows:
+            means.append(Block("table", content, queries=queries(data, "mean_factors")))
     doubts = []
     unequal_streams = mismatch(data)
     if unequal_streams:
@@ -154,12 +169,25 @@ def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     return [
         *doubts,
         Block("prose", text),
+        *([drawing_block(data, "ratios", "ratio_map.ratio_map", styles)] if is_many else []),
         drawing_block(data, "ratios", "efficiency.token_ratios", styles),
         *tables,
         *details,
+        *details_block("Each benchmark in numbers", singles),
+        *([] if is_many else [drawing_block(data, "ratios", "ratio_map.ratio_map", styles)]),
         drawing_block(data, "factor_by_target ratios", "targets.by_target", styles),
         *details_block("The mean over the whole range", means, brief=True),
     ]
+
+
+def _ratio_table(
+    data: StudyData, rows: pd.DataFrame, make: Callable[..., Table], *arguments: Any
+) -> list[Block]:
+    """Show a table of some of the ratios."""
+    if rows.empty:
+        return []
+    content = make(rows, *arguments)
+    return [Block("table", content, queries=queries(data, "ratios"))] if content.rows else []
 
 
 def _why_no_answer(data: StudyData) -> str:

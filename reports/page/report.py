@@ -34,6 +34,7 @@ from dreamer_study.reports.page.blocks import drawn, figures_in
 from dreamer_study.reports.page.sections import sections, study_file
 from dreamer_study.reports.page.toolbar import toolbar
 from dreamer_study.reports.style.theme import MARKERS, css_variables, styles
+from dreamer_study.reports.text.names import cut
 
 TEMPLATES = Path(__file__).resolve().parent
 STYLE = Path(style.__file__).resolve().parent
@@ -139,6 +140,7 @@ def _template() -> jinja2.Template:
     # What this returns is markup made from data that Vega has escaped.
     environment.globals["drawn"] = lambda panel: Markup(page_drawing(panel, next(number)))
     environment.globals["markers"] = MARKERS
+    environment.filters["cut"] = cut
     return environment.get_template("report.html.j2")
 
 

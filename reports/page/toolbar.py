@@ -47,9 +47,14 @@ def toolbar(figures: Sequence[Figure], styles: Mapping[str, Style], costs: pd.Da
         layer.get("name") for panel in panels for layer in panel.specification.get("layer", ())
     }
     depths = sorted({int(panel.keys["depth"]) for panel in panels if "depth" in panel.keys})
-    tasks = task_order(
-        {panel.keys["task"] for panel in panels if "task" in panel.keys}, average_first=True
-    )
+    of_panels = {panel.keys["task"] for panel in panels if "task" in panel.keys}
+    of_menus = {
+        task
+        for panel in panels
+        for menu in panel.specification.get("params", ())
+        for task in menu.get("bind", {}).get("options", ())
+    }
+    tasks = task_order(of_panels | of_menus, average_first=True)
     metrics = sorted({panel.keys["metric"] for panel in panels if "metric" in panel.keys})
     menus = [
         _menu(

@@ -34,6 +34,46 @@ function tellEmpty(figure) {
   figure.querySelector(".empty").hidden = Boolean(figure.querySelector(".panel:not([hidden], .nothing)"));
 }
 
+// Where a slider or a menu below a panel begins: as the toolbar or the address says, else at its own value.
+function valueAtFirst({ name, value, bind }) {
+  if (bind?.options?.includes(choice.task)) return choice.task;
+  const before = kept(name);
+  if (typeof value === "number") return Number(before ?? value);
+  return bind.options.includes(before) ? before : value;
+}
+
+const mentions = (specification, { name }) => new RegExp(`\\b${name}\\b`).test(JSON.stringify(specification));
+
+// A slider or a menu moves all panels of its figure; the address keeps its place, and a screen reader hears the heading.
+function follow({ name, value }, view, plot, slider) {
+  const input = slider.querySelector("input");
+  const say = (place) => {
+    const { datasets } = specifications.figures[figureOf(plot).dataset.figure];
+    const heading = Object.values(datasets).flatMap((rows) => (typeof rows === "string" && rows.startsWith("place,words") ? readRows(rows) : []))
+      .find((row) => row.place === String(place));
+    if (heading) input.setAttribute("aria-valuetext", heading.words);
+  };
+  if (input) say(view.signal(name));
+  view.addSignalListener(name, (_, place) => {
+    remember(name, place === value ? null : place);
+    if (input) say(place);
+    for (const other of figureOf(plot).querySelectorAll(".plot"))
+      if (other !== plot && other.view && name in other.view.getState().signals && other.view.signal(name) !== place)
+        other.view.signal(name, place).runAsync();
+  });
+}
+
+// A click on a benchmark in a map shows it in all panels of one benchmark.
+function chooseBenchmark(task) {
+  const menus = Object.values(specifications.figures).flatMap(({ params }) => params)
+    .filter(({ bind }) => bind?.options?.includes(task));
+  for (const name of new Set(menus.map((menu) => menu.name))) {
+    remember(name, task);
+    for (const { view } of document.querySelectorAll(".plot"))
+      if (view && name in view.getState().signals) view.signal(name, task).runAsync();
+  }
+}
+
 async function enliven(plot) {
   undrawn.delete(plot);
   const name = figureOf(plot).dataset.figure;
@@ -44,10 +84,9 @@ async function enliven(plot) {
   tellEmpty(figureOf(plot));
   if (!specification) return;
   tellNumbers(specification);
-  const words = JSON.stringify(specification);
-  const used = params.filter(({ name }) => new RegExp(`\\b${name}\\b`).test(words));
-  specification.params = used
-    .map((one) => ({ ...one, value: Number(kept(one.name) ?? one.value) }));
+  const used = params.filter((one) => mentions(specification, one));
+  const isFirst = (one) => panelsOf(name).findIndex((panel) => mentions(panel, one)) === numberOf(plot);
+  specification.params = used.map((one) => ({ ...one, value: valueAtFirst(one), ...(isFirst(one) ? {} : { bind: undefined }) }));
   makePointed(specification);
   const slider = plot.parentElement.querySelector(".slider");
   slider.replaceChildren();
@@ -58,8 +97,8 @@ async function enliven(plot) {
   try {
     specification.width = "container";
     const result = await vegaEmbed(live, themed(specification), { ...embedding(), bind: slider });
-    for (const { name } of used)
-      result.view.addSignalListener(name, (_, value) => remember(name, value));
+    for (const one of used) follow(one, result.view, plot, slider);
+    result.view.addEventListener("click", (_, item) => chooseBenchmark(item?.datum?.task));
     result.view.addEventListener("pointerover", (_, item) => point(item?.datum?.variant));
     live.querySelector("svg").setAttribute("aria-hidden", "true"); // the plot is read out as one description
     plot.view?.finalize();

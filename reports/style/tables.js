@@ -51,7 +51,7 @@ function filterExamples(form) {
   const rows = [...document.querySelectorAll("#examples tbody tr")];
   const shares = (row) => [...row.querySelectorAll("td:has(.note)")].map((cell) => {
     const [right, seeds] = cell.querySelector(".note").textContent.split(" of ");
-    return [cell.closest("table").tHead.rows[0].cells[cell.cellIndex].textContent.trim(), right / seeds];
+    return [wordsOf(cell.closest("table").tHead.rows[0].cells[cell.cellIndex]), right / seeds];
   });
   const show = () => {
     const [better, worse] = menus.map((menu) => menu.value);
@@ -69,12 +69,15 @@ function filterExamples(form) {
   show();
 }
 
+// What a part of a cell says: of a name that is cut in the middle the whole.
+const wordsOf = (node) => (node.title || node.querySelector?.("[title]")?.title || node.textContent).trim();
+
 // The texts of rows as a grid: what a cell of several columns or rows says stands in each of them.
 function gridOf(rows) {
   const grid = [...rows].map(() => []);
   [...rows].forEach((row, top) => {
     for (const cell of row.cells) {
-      const words = [...cell.childNodes].map((node) => node.textContent.trim()).filter(Boolean).join(" ");
+      const words = [...cell.childNodes].map(wordsOf).filter(Boolean).join(" ");
       const left = [...grid[top], undefined].findIndex((text) => text === undefined);
       for (let down = 0; down < cell.rowSpan; down += 1)
         for (let right = 0; right < cell.colSpan; right += 1) grid[top + down][left + right] = words;

@@ -32,17 +32,26 @@ COLOURS = {
     "v6": ("#5a4fb0", "#a79cf0"),
 }
 LIGHT = {name: light for name, (light, _) in COLOURS.items()}
-# Shapes in the order in which variants get them, as paths in a square of 14 for legends in HTML.
+# Shapes in the order in which variants get them, as paths in a square of 14 for legends in HTML. No
+# shape is a triangle: in a figure of ratios a triangle is a bound.
 MARKERS = {
     "circle": "M-4.5,0a4.5,4.5 0 1,0 9,0a4.5,4.5 0 1,0 -9,0",
     "square": "M-4,-4h8v8h-8Z",
-    "triangle-up": "M0,-5L5,4H-5Z",
     "diamond": "M0,-6L5,0L0,6L-5,0Z",
-    "triangle-down": "M0,5L5,-4H-5Z",
     "cross": "M-1.7,-5h3.4v3.3h3.3v3.4h-3.3v3.3h-3.4v-3.3h-3.3v-3.4h3.3Z",
-    "triangle-right": "M5,0L-4,5V-5Z",
+    "pentagon": "M0,-5.2L4.9,-1.6L3.1,4.2H-3.1L-4.9,-1.6Z",
+    "star": "M0,-6L1.4,-1.9H5.7L2.3,0.7L3.5,4.9L0,2.3L-3.5,4.9L-2.3,0.7L-5.7,-1.9H-1.4Z",
+    "hourglass": "M-4.5,-5H4.5L1,0L4.5,5H-4.5L-1,0Z",
 }
 SHAPES = tuple(MARKERS)
+# Vega has the first four by name, and takes paths in a square of 2 for the others.
+VEGA_SHAPES = {name: name for name in SHAPES[:4]} | {
+    "pentagon": "M0,-1L0.94,-0.31L0.6,0.81H-0.6L-0.94,-0.31Z",
+    "star": (
+        "M0,-1.2L0.28,-0.38H1.14L0.46,0.14L0.7,0.98L0,0.46L-0.7,0.98L-0.46,0.14L-1.14,-0.38H-0.28Z"
+    ),
+    "hourglass": "M-0.8,-0.9H0.8L0.18,0L0.8,0.9H-0.8L-0.18,0Z",
+}
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 2, 2, 2))
 # Dark to bright, of evenly rising lightness (viridis): reads the same in light, in dark and in
 # grey.
@@ -65,22 +74,30 @@ class Style:
     def light(self) -> str:
         return LIGHT[self.colour]
 
+    @property
+    def vega_shape(self) -> str:
+        """The shape as Vega takes it; a shape of a single figure, as a triangle, by its name."""
+        return VEGA_SHAPES.get(self.shape, self.shape)
+
 
 def styles(variants: Iterable[str]) -> dict[str, Style]:
     """Give each variant a style, the baseline, which is the first one, the grey.
 
-    With more variants than colours the colours come again with another dash; the grey stays the
-    baseline's own.
+    The colours are those of Okabe and Ito, darkened where white paper would swallow them. With more
+    variants than colours each colour comes again, with another dash and another shape; the grey
+    stays the baseline's own.
     """
     by_variant = {}
     for number, name in enumerate(variants):
         if number == 0:
-            cycle, colour = 0, 0
+            cycle, colour, shape = 0, 0, 0
         else:
-            cycle, place = divmod(number - 1, len(SHAPES) - 1)
-            colour = 1 + place  # 0 is the baseline's own
+            others = len(SHAPES) - 1  # 0 is the baseline's own
+            cycle, place = divmod(number - 1, others)
+            colour = 1 + place
+            shape = 1 + (place + cycle) % others
         dash = DASHES[cycle % len(DASHES)]
-        by_variant[name] = Style(name, f"v{colour}", SHAPES[colour], dash)
+        by_variant[name] = Style(name, f"v{colour}", SHAPES[shape], dash)
     return by_variant
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dreamer_study.reports.style.theme import Style
 from dreamer_study.reports.text.names import depth_name
+from dreamer_study.reports.text.numbers import NOTHING
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,27 @@ def table(
                 cells.append(Cell(value, kind=column.kind, scope="row" if is_first else ""))
         body.append(Row(tuple(cells), first=bool(body) and group != previous_group))
         previous_group = group
-    return Table(name, caption, (head,), tuple(body), notes)
+    return Table(name, caption, *_without_empty_columns(head, body), notes)
+
+
+def _without_empty_columns(
+    head: tuple[Cell, ...], rows: list[Row]
+) -> tuple[tuple[tuple[Cell, ...], ...], tuple[Row, ...]]:
+    """Return heads and rows without the columns that no row has anything in."""
+    kept = [
+        place
+        for place in range(len(head))
+        if not rows or any(_says_something(row.cells[place]) for row in rows)
+    ]
+
+    def narrow(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+        return tuple(cells[place] for place in kept)
+
+    return (narrow(head),), tuple(replace(row, cells=narrow(row.cells)) for row in rows)
+
+
+def _says_something(cell: Cell) -> bool:
+    return cell.text not in ("", NOTHING) or bool(cell.note)
 
 
 def model_cell(variant: str, styles: Mapping[str, Style]) -> Cell:

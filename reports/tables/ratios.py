@@ -60,13 +60,25 @@ def ratios(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table
     baseline = baseline_of(rows)
     compared = rows["comparisons"].max()
     correction = f" for {compared:.0f} comparisons" if compared > 1 else ""
+    start = _start(rows, depth, "Training")
+    caption = [f"{start} tokens over those of {baseline} to equal scores; below 1 is better."]
+    if rows["significant"].notna().any():
+        caption.append(
+            f"Bold: significant, with p corrected{correction} by Holm’s method; single tasks are"
+            " not tested."
+        )
+    caption.append(
+        f"At least: the same to {baseline}’s own best, where the last token counts for what a"
+        " variant never reached."
+    )
+    if rows["detectable"].notna().any():
+        caption.append(
+            "Can detect: the smallest ratio that four of five such studies would distinguish"
+            " from 1."
+        )
     return table(
         f"table-ratios-{depth}",
-        f"{_start(rows, depth, 'Training')} tokens over those of {baseline} to equal scores; below"
-        f" 1 is better. Bold: significant, with p corrected{correction} by Holm’s method; single"
-        f" tasks are not tested. At least: the same to {baseline}’s own best, where the last token"
-        " counts for what a variant never reached. Can detect: the smallest ratio that four of"
-        " five such studies would distinguish from 1.",
+        " ".join(caption),
         [
             left("Model"),
             left("For equal"),
@@ -214,6 +226,32 @@ def ranked(leading: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Ta
         ],
         body,
     )
+
+
+def single_tasks(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
+    """Tabulate the ratios of many benchmarks: a row for each, a column for each variant."""
+    start = _start(rows, depth, "Ratios")
+    rows = without_baseline(rows[rows["depth"] == depth])
+    by_cell = {(row["variant"], row["metric"], row["task"]): row for row in rows.to_dict("records")}
+    measures = sorted({(task, metric) for _, metric, task in by_cell})
+    variants = list(ordered(rows, styles)["variant"].unique())
+    body = []
+    for task, metric in measures:
+        cells = [_single_cell(by_cell.get((variant, metric, task))) for variant in variants]
+        body.append((None, [measure_label({"metric": metric, "task": task}), *cells]))
+    return table(
+        f"table-single-ratios-{depth}",
+        f"{start} of each benchmark with 95 % CIs, which are not corrected for the number of"
+        " comparisons.",
+        [left("For equal"), *(variant_head(variant, styles) for variant in variants)],
+        body,
+    )
+
+
+def _single_cell(row: Row | None) -> Cell:
+    if row is None:
+        return Cell(NOTHING)
+    return Cell(_ratio_cell(row).text, note=short_interval(row) or _ratio_cell(row).note)
 
 
 def mean_ratios(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:

@@ -224,7 +224,7 @@ def curve_numbers(curve: pd.DataFrame, styles: Mapping[str, Style], depth: int) 
     for task in task_order(curve["task"]):
         part = curve[curve["task"] == task]
         shown = {
-            (row["tokens"], row["variant"]): percent(row["accuracy"], error=row["stderr"])
+            (row["tokens"], row["variant"]): percent(row["accuracy"], error=_error(row))
             for row in part.to_dict("records")
         }
         for count in sorted(part["tokens"].unique()):
@@ -232,11 +232,18 @@ def curve_numbers(curve: pd.DataFrame, styles: Mapping[str, Style], depth: int) 
             body.append((task, [task_name(task), number(count), *cells]))
     return table(
         f"table-curve-{depth}",
-        f"{depth_name(depth)}: accuracy at every checkpoint and its standard error; the mean of"
-        " several seeds.",
+        f"{depth_name(depth)}: accuracy at every checkpoint, the mean over the seeds, and its"
+        " standard error over seeds and items; one seed has none.",
         [left("Benchmark"), "Tokens", *variants],
         body,
     )
+
+
+def _error(row: Mapping[str, Any]) -> float:
+    """Return the standard error of a mean over seeds and items; NaN of one seed."""
+    of_items = row.get("stderr", math.nan)
+    of_seeds = row.get("seed_error", math.nan)
+    return math.hypot(of_seeds, 0 if pd.isna(of_items) else of_items)
 
 
 def other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
@@ -247,7 +254,7 @@ def other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     rows = mean_of_runs(rows)
     depths = sorted(rows["depth"].unique())
     body = []
-    has_seeds = len(rows) and rows["runs"].max() > 1
+    has_seeds = len(rows) and rows["seeds"].max() > 1
     several = ", the mean over the seeds" if has_seeds else ""
     by_model = ordered(rows, styles, "task").groupby(["model_depth", "variant", "task"], sort=False)
     for (trained, variant, task), part in by_model:
@@ -255,13 +262,13 @@ def other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
         cells = []
         for depth in depths:
             row = shown.get(depth, {})
-            text = percent(row.get("accuracy"), error=row.get("stderr"))
+            text = percent(row.get("accuracy"), error=_error(row))
             cells.append(Cell(text, kind="strong" if depth == trained else ""))
         body.append(((trained, variant), [model_cell(variant, styles), task_name(task), *cells]))
     return table(
         "table-depths",
-        f"Accuracy at each depth and its standard error{several}; bold at the depth that the model"
-        " was trained at.",
+        f"Accuracy at each depth{several} and its standard error over seeds and items; bold at the"
+        " depth that the model was trained at.",
         [left("Model"), left("Benchmark"), *[f"Depth {depth:.0f}" for depth in depths]],
         body,
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from typing import Any
 
 from dreamer_study.reports.data import VALIDATION, json_object
@@ -18,6 +20,11 @@ TASKS = {
     AVERAGE: "Average",
 }
 LONG_NAME = 20  # characters
+MANY_TASKS = 8  # where there are more, a figure has the averages and one benchmark at a time
+PART = re.compile(
+    r"(?:.*[^A-Za-z0-9])?", re.DOTALL
+)  # up to the last mark that separates parts of a name
+LONGEST = 34  # characters of a word in a table, a legend or a figure
 STAGES = {
     "documents": "Read",
     "traces": "Strip reasoning traces",
@@ -80,6 +87,49 @@ def ending(text: str, most: int) -> str:
     return f"… {from_word_on or end}"
 
 
+def cut(text: str, most: int = LONGEST) -> str:
+    """Cut each word of a text that is longer than `most` characters in its middle.
+
+    Names that have their beginning in common differ at their ends: `mmlu_abstract_a…inuation_form`.
+    """
+    return " ".join(_cut_word(word, most) for word in text.split(" "))
+
+
+def _cut_word(word: str, most: int) -> str:
+    if len(word) <= most:
+        return word
+    at_end = most // 2
+    return f"{word[: most - at_end - 1]}…{word[-at_end:]}"
+
+
+def shortest(names: Iterable[str], most: int) -> dict[str, str]:
+    """Shorten names of more than `most` characters to the parts in which they differ.
+
+    Example: `run-adamw-lr-search` and `run-muon-lr-search` become `…adamw…` and `…muon…`. Where
+    they are still long they are cut in the middle.
+    """
+    short = {name: name for name in names}
+    long = [name for name in short if len(name) > most]
+    if len(long) > 1:
+        start = _common_beginning(long)
+        end = _common_beginning([name[::-1] for name in long])
+        room = min(map(len, long)) - start - end
+        for name in long if room > 0 else []:
+            middle = name[start : len(name) - end]
+            short[name] = f"{'…' if start else ''}{middle}{'…' if end else ''}"
+    cut_names = {name: cut(text.replace(" ", "\u00a0"), most) for name, text in short.items()}
+    if len(set(cut_names.values())) < len(short):
+        return shortest(short, 2 * most)
+    return cut_names
+
+
+def _common_beginning(names: Iterable[str]) -> int:
+    """Count the characters with which names begin, up to a mark that separates their parts."""
+    alike = takewhile(lambda characters: len(set(characters)) == 1, zip(*names, strict=False))
+    text = "".join(characters[0] for characters in alike)
+    return len(PART.match(text)[0])
+
+
 def task_name(task: str) -> str:
     """Name a benchmark: as the paper spells it, else as the results do."""
     return TASKS.get(task, task)
@@ -101,6 +151,11 @@ def task_order(tasks: Iterable[str], average_first: bool = False) -> list[str]:
         return comes_late, task_name(task)
 
     return sorted(set(tasks), key=key)
+
+
+def are_many(tasks: Iterable[str]) -> bool:
+    """Tell whether there are more benchmarks than a figure has panels for."""
+    return len(set(tasks) - {AVERAGE}) > MANY_TASKS
 
 
 def stage_name(stage: str) -> str:

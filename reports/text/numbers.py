@@ -16,6 +16,7 @@ from dreamer_study.pipeline.wording import counted as counted
 THIN = "\u202f"  # narrow no-break space, between a number and its unit
 NOTHING = "–"
 MOST_NAMED = 5  # in a list of many within a sentence
+MANY_MODELS = 6  # where there are more, a sentence names the best and the worst
 TIMES = {"days": 86_400, "h": 3_600, "min": 60}  # units of time in seconds
 
 
@@ -160,8 +161,12 @@ def some(items: Sequence[str]) -> str:
 def bests(models: Sequence[tuple[str, str, str]]) -> str:
     """List the best value of each model from (name, value, where).
 
-    Example: `LA 34.8% and DR 34.0%, each at 451K tokens`.
+    Example: `LA 34.8% and DR 34.0%, each at 451K tokens`. Of many models the first and the last
+    are named: `models` are then in the order of their values.
     """
+    if len(models) > MANY_MODELS:
+        first, last = (f"{name} {value} {where}" for name, value, where in (models[0], models[-1]))
+        return f"of {len(models)} models the best is {first}, the worst {last}"
     places = {where for _, _, where in models}
     if len(models) > 1 and len(places) == 1:
         values = [f"{name} {value}" for name, value, _ in models]

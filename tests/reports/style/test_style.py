@@ -31,6 +31,13 @@ def test_variants_look_different(names: list[str]) -> None:
     assert {style.shape for style in drawn.values()} <= set(MARKERS)
 
 
+def test_twelve_variants_differ_in_line_and_in_marker() -> None:
+    drawn = styles([f"variant {number}" for number in range(13)]).values()
+    assert len({(style.colour, style.dash) for style in drawn}) == 13
+    assert len({(style.colour, style.shape) for style in drawn}) == 13
+    assert not any("triangle" in style.shape for style in drawn), "a triangle is a bound"
+
+
 def luminance(colour: str) -> float:
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [

@@ -11,7 +11,7 @@ import pandas as pd
 from dreamer_study.model.config import DreamerConfig, la
 from dreamer_study.reports.data import read_study
 from dreamer_study.reports.style.theme import styles
-from dreamer_study.reports.tables.cells import Table, left, table
+from dreamer_study.reports.tables.cells import Cell, Table, left, table
 from dreamer_study.reports.tables.examples import examples
 from dreamer_study.reports.tables.hyperparameters import hyperparameters
 from dreamer_study.reports.tables.ratios import details, ranked, ratios
@@ -241,3 +241,13 @@ def test_an_answer_without_words_beside_answers_with_words_is_a_dash(tmp_path: P
     )
     made = examples(rows, data.usual_answers, styles(data.variants), 4, "gsm8k")
     assert {cell.text for row in made.rows for cell in row.cells[1:]} == {"–"}
+
+
+def test_columns_that_no_row_has_anything_in_go() -> None:
+    rows = [(None, ["a", "", "1", Cell("–", note="not computed")]), (None, ["b", "–", "–", "–"])]
+    made = table("t", "Caption", ["Name", "Nothing", "Number", "Note"], rows)
+    assert [cell.text for cell in made.head[0]] == ["Name", "Number", "Note"]
+    assert [[cell.text for cell in row.cells] for row in made.rows] == [
+        ["a", "1", "–"],
+        ["b", "–", "–"],
+    ]
