@@ -154,19 +154,21 @@ def _model_rows(plan: Plan) -> list[dict[str, Any]]:
     order = [variant.name for variant in study.models.variants]
     rows = []
     for model in plan.models:
+        config = model.config.to_dict()
+        if model.remarks:
+            config = {**config, "remarks": "; ".join(model.remarks)}
         row = {
-            **vars(model),
+            "model_id": model.model_id,
+            "variant": model.variant,
+            "depth": model.depth,
+            "parameters": model.parameters,
+            "flops_per_token": model.flops_per_token,
+            "memory_bytes": model.memory_bytes,
             "study_id": study.study_id,
             "place": order.index(model.variant) + 1,
+            "config": canonical(config),
         }
-        remarks = row.pop("remarks")
-        # how rows are read, and how the model is trained, are no costs of it
-        del row["reads_documents"]
-        del row["muon_share"]
-        config = model.config.to_dict()
-        if remarks:
-            config = {**config, "remarks": "; ".join(remarks)}
-        rows.append({**row, "config": canonical(config)})
+        rows.append(row)
     return rows
 
 
