@@ -56,8 +56,6 @@ PACKAGES = (
     "numpy",
     "pyarrow",
 )
-# Columns of `models` that a planned model has by the same names.
-OF_A_MODEL = ("model_id", "variant", "depth", "parameters", "flops_per_token", "memory_bytes")
 WAITING, TRAINING, EVALUATING = UNDER_WAY
 COMPLETE = "complete"
 SCREENED = "screened"
@@ -185,12 +183,21 @@ def _model_rows(plan: Plan) -> list[dict[str, Any]]:
     order = [variant.name for variant in study.models.variants]
     rows = []
     for model in plan.models:
-        costs = {name: getattr(model, name) for name in OF_A_MODEL}
-        row = {**costs, "study_id": study.study_id, "place": order.index(model.variant) + 1}
         config = model.config.to_dict()
         if model.remarks:
             config = {**config, "remarks": "; ".join(model.remarks)}
-        rows.append({**row, "config": canonical(config)})
+        row = {
+            "model_id": model.model_id,
+            "variant": model.variant,
+            "depth": model.depth,
+            "parameters": model.parameters,
+            "flops_per_token": model.flops_per_token,
+            "memory_bytes": model.memory_bytes,
+            "study_id": study.study_id,
+            "place": order.index(model.variant) + 1,
+            "config": canonical(config),
+        }
+        rows.append(row)
     return rows
 
 

@@ -42,6 +42,7 @@ from dreamer_study.pipeline.errors import InputError
 
 MISFIT = 0.01  # of the cost of a token: what rounding of sizes may change
 SMALL = 10**9  # parameters times the tokens of a row: a second of passes at most
+LEFT_OUT = "FLOPs leave out"  # begins the remark about products that were not counted
 TIMED = 2  # passes, of which the first allocates and compiles
 MOVING = {
     "cat",
@@ -77,20 +78,29 @@ def count(
         counted_on = partial(
             _count_on, config=config, length=length, code=code, trust_code=trust_code
         )
-        failed: Exception | None = None
+        is_small = _is_small(config, code, trust_code)
+        kinds = ["meta", "fake"]
+        if is_small:
+            kinds.insert(0, "cpu")
+        incomplete: list[Resources] = []
+        failures: list[Exception] = []
         try:
-            if _is_small(config, code, trust_code):
+            for tensors in kinds:
                 try:
-                    return counted_on("cpu")
-                except Exception as error:  # some models run on no CPU
-                    failed = error
-            for tensors in ("meta", "fake"):
-                with suppress(Exception):  # some models read numbers while they are built or run
-                    return counted_on(tensors)
+                    found = counted_on(tensors)
+                except Exception as error:  # some models read numbers, and some run on no CPU
+                    failures.append(error)
+                    continue
+                if not _left_out(found):
+                    return found
+                # a CPU has operators of its own for what is many products elsewhere, as an LSTM
+                incomplete.append(found)
         finally:
             logging.disable(logging.NOTSET)
-        if failed:
-            raise failed
+        if incomplete:
+            return incomplete[0]
+        if is_small:
+            raise failures[0]
         torch.compiler.reset()  # what was compiled for tensors without numbers
         return counted_on("cpu")
 
@@ -184,7 +194,7 @@ def _flops_per_token(model: Wrapped, length: int) -> tuple[float, list[str]]:
     if uncounted:
         names = ", ".join(sorted(uncounted))
         remarks.append(
-            f"FLOPs leave out {names}, which cannot be counted; a method flops_per_token(length)"
+            f"{LEFT_OUT} {names}, which cannot be counted; a method flops_per_token(length)"
             " of the class can give the number"
         )
     return at_none + slope * (length + 1) / 2, remarks
@@ -274,11 +284,15 @@ def _flat(values: Iterable[Any]) -> list[Any]:
     return flat
 
 
+def _left_out(resources: Resources) -> list[str]:
+    """List the remarks about products that were not counted."""
+    return [remark for remark in resources.remarks if remark.startswith(LEFT_OUT)]
+
+
 def check_countable(resources: Resources) -> None:
     """Raise InputError for a model whose FLOPs are known to be too low to be matched by."""
-    for remark in resources.remarks:
-        if "leave out" in remark:
-            raise InputError(
-                f"cannot be matched: {remark}; give the class a method flops_per_token(length), or"
-                " set match: false"
-            )
+    for remark in _left_out(resources):
+        raise InputError(
+            f"cannot be matched: {remark}; give the class a method flops_per_token(length), or set"
+            " match: false"
+        )

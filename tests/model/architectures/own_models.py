@@ -263,3 +263,17 @@ class Sums:
 
     def take(self, rows):
         self.sums, self.lengths = self.sums[rows], self.lengths[rows]
+
+
+class Recurrent(nn.Module):
+    """An LSTM, for which a CPU has one operator."""
+
+    def __init__(self, vocabulary_size, sequence_length, hidden_size=16):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary_size, hidden_size)
+        self.memory = nn.LSTM(hidden_size, hidden_size, batch_first=True)
+        self.head = nn.Linear(hidden_size, vocabulary_size, bias=False)
+
+    def forward(self, tokens):
+        states, _ = self.memory(self.tokens(tokens))
+        return self.head(states)

@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dreamer_study.flows.plan.model_plan import Sizing, size
 from dreamer_study.model.accounting import Resources
+from dreamer_study.model.architectures import count_flops
 from dreamer_study.model.architectures.count_flops import FORMULAS, count
 from dreamer_study.model.module_config import ModuleConfig
 from dreamer_study.pipeline.errors import InputError
@@ -102,6 +103,21 @@ def test_a_cost_that_is_no_line_is_said_and_charged_as_a_whole_row() -> None:
     squares = 3 * 48 * 48 * 2 * 16  # in chunks of 48, of which the last is half empty
     assert found.flops_per_token == pytest.approx(2 * (squares / 128 + 16 * 32), rel=1e-3)
     assert any("whole row" in remark for remark in found.remarks)
+
+
+def test_what_is_one_operator_on_a_cpu_counts_as_its_products() -> None:
+    found = counted("Recurrent", {})
+    assert found.flops_per_token == 2 * (8 * 16 * 16 + 16 * 32)
+    assert found.remarks == ()
+
+
+def test_large_models_are_counted_on_shapes_with_equal_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    models = [("Attention", {}), ("Mean", {}), ("Whole", {}), ("Recurrent", {})]
+    on_numbers = [counted(*model) for model in models]
+    monkeypatch.setattr(count_flops, "SMALL", 0)
+    assert [counted(*model) for model in models] == on_numbers
 
 
 def test_a_head_of_its_own_counts() -> None:
