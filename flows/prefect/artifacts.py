@@ -84,7 +84,7 @@ class Artifacts:
                 return
             try:
                 send()
-            except Exception as error:  # whatever the client and its transport may raise
+            except Exception as error:  # any error of the client or its transport
                 self._ended.set()
                 self._lost(error)
                 return

@@ -107,7 +107,7 @@ class RunStates:
         try:
             with get_client(httpx_settings=settings, sync_client=True) as client:
                 return client.read_flow_run(run).state
-        except Exception as error:  # whatever the client and its transport may raise
+        except Exception as error:  # any error of the client or its transport
             self.note_loss(error)
             return None
 

@@ -56,7 +56,7 @@ def _build_module(
         return network
     except InputError:
         raise
-    except (Exception, SystemExit) as error:  # of the user's code, whatever it is
+    except (Exception, SystemExit) as error:  # any error of the user's code
         # Where the call itself has failed, before any code of the user: the arguments are wrong.
         here = error.__traceback__
         if isinstance(error, TypeError) and here and not here.tb_next:

@@ -226,7 +226,7 @@ def _check_learns(config: ModuleConfig, model: Network, tokens: Tensor) -> None:
             )
         try:
             loss.backward()
-        except (Exception, SystemExit) as error:  # of the user's code, whatever it is
+        except (Exception, SystemExit) as error:  # any error of the user's code
             raise model.failed("its backward pass", error) from error
     for name, parameter in model.named_parameters():
         if parameter.grad is not None and parameter.grad.layout is not torch.strided:

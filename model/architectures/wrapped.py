@@ -131,7 +131,7 @@ class Wrapped(Network):
             return
         try:
             value = self._own_auxiliary_loss()
-        except Exception as error:  # of the user's code, whatever it is
+        except Exception as error:  # any error of the user's code
             raise self.failed("auxiliary_loss", error) from error
         number = self._one_number("auxiliary_loss", value, "in nats a token")
         self._auxiliary.append((number, tokens.numel()))
@@ -206,7 +206,7 @@ class Wrapped(Network):
                 return own(given, *others, **named)
         except (torch.OutOfMemoryError, KeyboardInterrupt):
             raise
-        except BaseException as error:  # of the user's code, whatever it is
+        except BaseException as error:  # any error of the user's code
             if isinstance(error, SystemExit) and error.code == STOPPED:
                 raise
             what = "states" if name in ("logits", "loss") else "tokens"

@@ -53,7 +53,7 @@ class OwnOptimizer:
         ]
         try:
             self._optimizer = kind(groups, lr=config.learning_rate, **config.optimizer_config)
-        except Exception as error:  # of the user's code, whatever it is
+        except Exception as error:  # any error of the user's code
             here = error.__traceback__
             if isinstance(error, TypeError) and here and not here.tb_next:
                 raise InputError(
@@ -85,7 +85,7 @@ class OwnOptimizer:
                 self._optimizer.step()
         except torch.OutOfMemoryError:
             raise
-        except Exception as error:  # of the user's code, whatever it is
+        except Exception as error:  # any error of the user's code
             raise InputError(f"{self._class}: its step failed: {described(error)}") from error
 
     def tensors(self) -> dict[str, Tensor]:

@@ -26,14 +26,14 @@ def compute_statistics(
     seed: int = 0,
     baselines: Collection[str] | None = None,
 ) -> pd.DataFrame:
-    """Compute the ratio of tokens of every two variants of a depth, in accuracy and in loss.
+    """Compute the token ratio of every two variants of a depth, on every task and metric.
 
-    There is one on every task; with `baselines` only of the pairs with one of these. Returns the
-    rows; a writing connection also stores them, in place of the study's earlier rows. One seed
-    gives one result, whatever other tasks the study has. The items' error is unknown (null) with
-    `replicates` 0, and where a model lacks scores of items at a checkpoint: then the interval is
-    over the seeds alone. In a study that adds seeds until its intervals are narrow, the intervals
-    of all its looks hold together (sql/statistics/sequential.py).
+    With `baselines`, only pairs with one of these baselines are computed. Returns the rows. A
+    writing connection also stores them, in place of the study's earlier rows. The same `seed` gives
+    the same result, and a task's result does not depend on other tasks. With `replicates` 0, and if
+    a model lacks scores of items at a checkpoint, the error of the items is unknown (null), and the
+    interval covers seeds only. If a study adds seeds until its intervals are narrow, the intervals
+    of all looks together keep their level (sql/statistics/sequential.py).
     """
     significance = NOMINAL if _adds_seeds(connection, study_id) else SIGNIFICANCE
     measured = connection.execute(

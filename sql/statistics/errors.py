@@ -1,9 +1,9 @@
-"""Put errors together: the interval, the p-value and the smallest detectable effect of a number.
+"""Combine errors into the interval, the p-value and the smallest detectable effect of a number.
 
-A variance is a sum of parts, one for the seeds of each side and one for the items. The seeds' parts
-are estimated from few seeds, so an interval has Student's t quantile with the degrees of freedom
-that all parts have together (Welch, Satterthwaite). Hundreds of items leave their part as good as
-known: infinitely many degrees of freedom.
+A variance is a sum of parts: one for the seeds of each side, and one for the items. The parts of
+the seeds are estimated from few seeds. So an interval uses Student's t quantile, with the degrees
+of freedom of all parts together (Welch, Satterthwaite). The part of the items comes from hundreds
+of items and counts as known, with infinitely many degrees of freedom.
 """
 
 from __future__ import annotations
@@ -90,10 +90,11 @@ def jackknife(without_one: np.ndarray) -> np.ndarray:
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """Adjust p-values by Holm's method, all of them numbers: a NaN would count as a test.
+    """Adjust p-values by Holm's method; none may be NaN, which would count as a test.
 
-    Adjusted p-values below a level are significant with all tests taken together: the smallest of n
-    is multiplied by n, the next by n - 1, and none is below a smaller one's.
+    The smallest of n p-values is multiplied by n, the next one by n - 1, and so on. No adjusted
+    value is below the adjusted value of a smaller one. Adjusted p-values below a level are
+    significant at this level over all tests together.
     """
     order = np.argsort(p)
     remaining_tests = np.arange(len(p), 0, -1)

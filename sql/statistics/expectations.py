@@ -1,7 +1,7 @@
-"""Compare what a study was expected to show with what the study shows.
+"""Compare the expected effects of a study with its results.
 
-An instrument is checked by such known effects. Study files hold expectations, so that what takes
-long to import (pandas, scipy) is imported where they are checked.
+Such known effects check an instrument. Every study file may hold expectations, so this module
+imports slow packages (pandas, scipy) only when it checks them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Expectation:
         for rule, of_ratio in OF_FACTORS.items():
             if isinstance(settings, dict) and rule in settings:
                 raise ValueError(
-                    f"{rule!r} was about a factor, and the direction has turned: write"
+                    f"{rule!r} is a rule of factors, whose direction is the opposite; write"
                     f" `{of_ratio}: 1/x` in place of `{rule}: x`"
                 )
         return given
@@ -93,7 +93,7 @@ class Expectation:
                 " ratio_at_most and ratio_at_least"
             )
         if has_accuracy and self.metric != "accuracy":
-            raise ValueError("`at` is an accuracy; leave out `metric`")
+            raise ValueError("`at` is an accuracy, so leave out `metric`")
         return self
 
     @property
@@ -108,8 +108,9 @@ def check_expectations(
 ) -> pd.DataFrame:
     """Measure each expectation on the results of a study.
 
-    One row each of expected, measured (by depth) and held. An expectation is held where it is at
-    every depth. What cannot be measured, as without a second seed or a common range, is not held.
+    Returns one row for each expectation: `expected`, `measured` (by depth) and `held`. An
+    expectation holds if it holds at every depth. If it cannot be measured, for example with one
+    seed or without a common range, it does not hold.
     """
     import pandas as pd
 

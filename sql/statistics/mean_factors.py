@@ -1,4 +1,4 @@
-"""Compute mean factors: the ratio of tokens over all scores that two curves cover, said second.
+"""Compute mean factors, a study's second number: token ratios over all scores in common.
 
                         1      high
     log factor  =  ------------ integral [log t_baseline(s) - log t_variant(s)] ds

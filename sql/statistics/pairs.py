@@ -1,9 +1,9 @@
-"""Compare two models: the ratio of their tokens with its 95 % interval, and what stands beside it.
+"""Compare two models: the ratio of their tokens with its 95 % interval, a lower bound and tests.
 
-An interval is over seeds and items. The statistics are nearly linear in the checkpoints, so their
-errors add up: the spread of the seeds of each model by leaving one seed out (jackknife), and the
-choice of the items by bootstrap, with the seeds held fixed. The range of scores is computed anew in
-each replicate. docs/statistics.md has the reasons and an example.
+An interval covers seeds and items. The statistics are nearly linear in the checkpoints, so the
+variances of both parts add up. The part of the seeds comes from leaving one seed of each model out
+(jackknife). The part of the items comes from a bootstrap with fixed seeds. Each replicate computes
+its own range of scores. docs/statistics.md has the reasons and an example.
 
 Letters of shapes: N seeds, R replicates of the items (or rows that replace them), S statistics.
 """
@@ -38,8 +38,8 @@ from dreamer_study.sql.statistics.token_ratios import (
     reaches,
 )
 
-# The columns of `_statistics`. All are logarithms but BESTS: how far the variant's best score is
-# above the baseline's. MISSED and MISSED_BY_BASELINE are the bounds of models that never rose.
+# The columns of `_statistics`. All are logarithms, except BESTS: the variant's best score minus the
+# baseline's. MISSED and MISSED_BY_BASELINE are the bounds of models that never rose.
 RATIO = 0
 AT_LEAST = 1
 BESTS = 2
@@ -52,24 +52,24 @@ STATISTICS = 6 + PARTS
 
 @dataclass(frozen=True)
 class Comparison:
-    """A row of the table computed_ratios: what is said of a variant and a baseline on a task.
+    """A row of the table computed_ratios: a variant compared with a baseline on a task.
 
-    `ratio` is the tokens of the variant over those of the baseline to equal scores, from
+    `ratio` is the tokens of the variant / the tokens of the baseline, at equal scores from
     `score_low` to `score_high`, or at a `target` that was fixed in advance. `low` to `high` is its
-    95 % interval; where there is no ratio, one of both may be a one-sided bound. `at_least` is the
-    same mean over the upper fifth of the baseline's own range, in which the last token counts for
-    what the variant never reached. `reached`: the variant's best is not below the baseline's by
-    more than two standard errors of the difference, or the variant has reached the target.
+    95 % interval. Without a ratio, one of both may be a one-sided bound. `at_least` is the same
+    mean over the upper fifth of the baseline's own range, in which a score that the variant never
+    reached counts with the variant's last token. `reached` says that the variant's best is at most
+    two standard errors of the difference below the baseline's, or that it reached the target.
 
-    `seed_error` and `item_error` are standard errors of the log ratio, `degrees_of_freedom` are
-    those of both together. `p` tests the ratio against 1; `detectable` is the smallest ratio above
-    1 that four of five studies with such errors distinguish from 1. `checkpoint_distance` is that
-    of the coarser curve, in log tokens. `variant_tokens` and `baseline_tokens` are the tokens to
-    `score_high`.
+    `seed_error` and `item_error` are standard errors of the log ratio. `degrees_of_freedom` belongs
+    to both together. `p` tests the ratio against 1. `detectable` is the smallest ratio above 1 that
+    four of five such studies distinguish from 1. `checkpoint_distance` is the distance of the
+    coarser curve's checkpoints, in log tokens. `variant_tokens` and `baseline_tokens` are the
+    training tokens to `score_high`.
 
-    `mean_factor` is over all scores that both curves cover, `range_low` to `range_high`, and
+    `mean_factor` is over all scores that both curves cover, `range_low` to `range_high`.
     `target_halves` has half the width of the interval of the log factor at each of 25 targets, from
-    the lowest score. None: unknown, or the curves have no score in common.
+    the lowest score. None means unknown, or that the curves have no score in common.
     """
 
     ratio: float | None = None
@@ -146,9 +146,9 @@ def compare_models(
     target: float | None = None,
     significance: float = SIGNIFICANCE,
 ) -> Comparison:
-    """Compare a variant with a baseline; without intervals where a model has one seed.
+    """Compare a variant with a baseline; there are no intervals if a model has one seed.
 
-    `target` is a score fixed in advance, in whose place the common range stands without one.
+    `target` is a score fixed in advance. Without a target, the ratio is over the common range.
     """
     if variant is baseline:
         return _with_itself(baseline, target)

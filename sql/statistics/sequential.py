@@ -1,4 +1,4 @@
-"""Define the looks of a study that adds seeds until it is decided, and their significance.
+"""Define the looks of a study that adds seeds until its intervals are narrow.
 
 The interval of every look leaves out the truth so rarely that the intervals of all looks together
 leave it out in 5 % of studies, however a look decides whether to add more seeds (Pocock). The ratio

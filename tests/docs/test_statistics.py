@@ -34,10 +34,10 @@ def said(pattern: str) -> list[float]:
 
 
 def test_the_example_has_the_ratio_that_the_page_says(example: Comparison) -> None:
-    doublings, ratio = said(r"the ratio is 2 \^ (-[\d.]+) = ([\d.]+)")
+    doublings, ratio = said(r"the ratio is 2 \^ (-[\d.]+) = (\d\.\d+)")
     assert example.ratio == pytest.approx(2**doublings, rel=1e-3)
     assert round(example.ratio, 2) == ratio
-    low, high = said(r"its upper fifth (0\.4\d+) to ([\d.]+)\.")
+    low, high = said(r"its upper fifth is (0\.4\d+) to (\d\.\d+)")
     assert [round(example.score_low, 3), round(example.score_high, 3)] == [low, high]
 
 
@@ -61,7 +61,9 @@ def test_the_example_has_the_bound_that_the_page_says(example: Comparison) -> No
 
 
 def test_the_example_has_the_mean_that_the_page_says(example: Comparison) -> None:
-    low, high, mean = said(r"all that both curves cover \(([\d.]+) to ([\d.]+)\) is ([\d.]+):")
+    low, high, mean = said(
+        r"all scores that both curves cover \(([\d.]+) to ([\d.]+)\) is (\d\.\d+)"
+    )
     assert (example.range_low, example.range_high) == (low, high)
     assert round(1 / example.mean_factor, 2) == mean
 

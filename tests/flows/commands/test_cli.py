@@ -144,7 +144,7 @@ def test_a_file_as_root_is_refused(
     file = tmp_path / "LICENSE"
     file.touch()
     for root in (file, file / "below"):
-        assert f"{file} is a file, and the study" in refusal(capsys, command, TINY, "--root", root)
+        assert f"{file} is a file, but the study" in refusal(capsys, command, TINY, "--root", root)
 
 
 @pytest.mark.parametrize("given", [("--price", "-1"), ("--price", "nan"), ("--gpus", "0")])

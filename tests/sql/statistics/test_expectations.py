@@ -157,5 +157,5 @@ def test_an_expectation_has_one_rule(rule):
     ],
 )
 def test_a_rule_of_factors_is_refused_with_the_rule_that_says_the_same(rule, turned):
-    with pytest.raises(ValueError, match=f"direction has turned: write `{turned}: 1/x`"):
+    with pytest.raises(ValueError, match=f"direction is the opposite; write `{turned}: 1/x`"):
         Expectation(variant="DR", **{rule: 0.5})
