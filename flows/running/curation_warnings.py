@@ -121,7 +121,7 @@ def repetition(tokens: int, packed: float) -> list[str]:
         return []
     return [
         f"training reads its data {times:,.1f} times over; beyond some {MOST_EPOCHS} times,"
-        " language models were found to learn nothing more: add data, or take fewer"
+        " language models were found to learn nothing more: add data, or lower"
         " training.tokens"
     ]
 

@@ -20,6 +20,7 @@ from dreamer_study.flows.commands.states import DATA_STAGES
 from dreamer_study.flows.progress import reports
 from dreamer_study.flows.progress.colour import colour_system
 from dreamer_study.flows.progress.reports import FAILURE, write_line
+from dreamer_study.flows.running.result_rows import COMPLETE
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.reports.text.numbers import duration
 
@@ -55,8 +56,9 @@ def shown(study: Study) -> Iterator[None]:
         with others, reports.listening(Troubles()), lines_of_totals(watch, EVERY_SECONDS):
             yield
     watch.look_again()
+    end = COMPLETE if watch.state == COMPLETE else "ended"
     spent = duration(time.monotonic() - began)
-    write_line(f"{study.study_id}: {watch.state} after {spent}; {totals(watch.states)}")
+    write_line(f"{watch.name}: {end} after {spent}; {totals(watch.states)}")
 
 
 class Troubles:

@@ -123,6 +123,29 @@ def test_a_training_runs_while_the_lock_is_held_and_is_stopped_after(study: Stud
     assert overall(read_states(Plan(study)), runs=False) == "stopped"
 
 
+def test_the_time_left_of_a_training_has_its_own_column(study: Study) -> None:
+    begin_training(study, 0)
+    words = "loss 2.500, 1,000 tokens/s, 12,000 tokens, 12 s left"
+    with only_run(study), recorded(study):
+        reports.report("screen LA-2 seed 0", 0.5, words)
+        training = states(study)["train LA-2 0"]
+    assert training.left == 12.0
+    assert training.detail == "loss 2.500, 1,000 tokens/s, 12,000 tokens"
+
+
+def test_the_report_runs_from_the_ratios_on(study: Study) -> None:
+    with only_run(study), recorded(study):
+        reports.report("evaluate LA-2 seed 0", 0.5, "2 of 4")
+        reports.report("statistics", 0.0, "ratios")
+        # what begins is written at once
+        assert states(study)["report"] == State("report", state="running", detail="ratios")
+        reports.report("statistics", 1.0, "done")
+        assert states(study)["report"].state == "waiting"
+        reports.report("write report", 0.0, "figures")
+        assert states(study)["report"] == State("report", state="running", detail="figures")
+    assert states(study)["report"].state == "stopped"
+
+
 @pytest.mark.parametrize(("evaluated", "state"), [(0, "waiting"), (1, "stopped"), (4, "complete")])
 def test_the_seed_that_won_the_race_is_evaluated_as_far_as_its_checkpoints_are(
     study: Study, evaluated: int, state: str

@@ -14,7 +14,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dreamer_study.flows.commands.running.status import bar, counts, table, urgent, work
+from dreamer_study.flows.commands.running.status import (
+    Watch,
+    bar,
+    counts,
+    table,
+    urgent,
+    work,
+)
 from dreamer_study.flows.commands.states import State
 from dreamer_study.flows.plan.study_plan import Plan
 from tests.faults.processes import DREAMER, environment
@@ -149,6 +156,25 @@ def test_between_two_jobs_the_first_that_waits_is_next() -> None:
     assert urgent(states, runs=False) == [begun], "of a study that nobody runs nothing is next"
     failed = State("train", "DA-2", 0, "failed")
     assert [one.state for one in urgent([*states, failed], runs=True)] == ["next", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("states", "has_head"),
+    [
+        ([State("train", "LA-2", 0, "complete", 1.0), State("report", state="complete")], False),
+        ([State("train", "LA-2", 0, "running", 0.5)], True),
+    ],
+)
+def test_a_table_without_rows_has_no_head(
+    states: list[State], has_head: bool, prepared: Callable[..., Plan]
+) -> None:
+    watch = Watch(prepared().study)
+    watch.look = lambda: None
+    watch.states = states
+    screen = Console(width=WIDTH, force_terminal=True, color_system=None)
+    with screen.capture() as captured:
+        screen.print(watch)
+    assert ("stage" in captured.get()) == has_head
 
 
 def test_a_row_is_one_line_and_only_its_words_are_cut() -> None:
