@@ -33,7 +33,7 @@ STOPPED = "dreamer: stopped; run the same command again to continue from here"
 GRACE = 3.0
 LONG_GRACE = 40.0  # of a run, which waits for its trainers to save their states
 # Commands that do more than print; the others may be left by their reader (head, less).
-WORKING = ("new", "run", "verify", "clean", "lm-eval", "download", "export", "publish", "intervals")
+WORKING = ("run", "verify", "clean", "lm-eval", "download", "export", "publish", "intervals")
 
 
 def _trust_no_modules_here() -> None:

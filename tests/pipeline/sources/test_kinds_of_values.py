@@ -314,7 +314,9 @@ def test_one_file_in_a_zip_is_read_and_several_are_refused(tmp_path):
             for number in range(count):
                 archive.writestr(f"{number}.csv", "q,r\na,b\n")
     assert found(tmp_path / "1.zip")[0] == [("a", "b", "")]
-    with pytest.raises(InputError, match=r"holds 2 files \(0.csv, 1.csv\), where one is read; unpack"):
+    with pytest.raises(
+        InputError, match=r"holds 2 files \(0.csv, 1.csv\), where one is read; unpack"
+    ):
         found(tmp_path / "2.zip")
 
 
