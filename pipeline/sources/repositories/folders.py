@@ -104,8 +104,8 @@ def found_or_fetched(
         places = " or ".join(map(str, searched))
         raise Absent(
             f"{error}; nor is it, with {_named(parts)}, in {places}"
-            f"{_what_is_there(searched, parts)}: on a machine with a network run"
-            f" `dreamer download {study} --mirror <folder>`, and give that folder as the mirror here"
+            f"{_what_is_there(searched, parts)}: on a machine with a network run `dreamer download"
+            f" {study} --mirror <folder>`, and give that folder as the mirror here"
         ) from error
     return cached
 
