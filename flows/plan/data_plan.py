@@ -36,7 +36,7 @@ from dreamer_study.pipeline.worlds.tasks import REPOSITORY
 VERSIONS = {
     "world": 2,
     "documents": 9,
-    "traces": 7,
+    "traces": 8,
     "clean": 3,
     # with this version goes up the one of deduplicate, whose key does not name the signatures
     "signatures": 5,
