@@ -40,7 +40,7 @@ GRACE = 3.0
 LONG_GRACE = 40.0  # of a run, which waits for its trainers to save their states
 ADDRESSES = 1e9  # bytes that every command reserves: below, libraries crash or try for ever
 # Commands that do more than print; the others may be left by their reader (head, less).
-WORKING = ("new", "run", "verify", "clean", "lm-eval", "download", "export", "publish", "intervals")
+WORKING = ("run", "verify", "clean", "lm-eval", "download", "export", "publish", "intervals")
 
 
 def _trust_no_modules_here() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import re
 import sys
@@ -40,7 +41,7 @@ class _Console(Console):
 
         `dreamer` ends well by it, where rich would end with status 1.
         """
-        raise BrokenPipeError
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe: the reader of our output has gone")
 
 
 # In a pipe there is no terminal to fit into: a row is one line, however long (reports and

@@ -330,8 +330,9 @@ def _changed(output: Output) -> frozenset[str]:
     Other stages do not change texts.
     """
     stripped = [row for row in output.results.get("traces", ()) if row["kind"] == STRIPPED]
+    questions = output.results.get("questions", ())
     mended = output.results.get("mended", ())
-    return frozenset(row["source"] for row in [*stripped, *mended])
+    return frozenset(row["source"] for row in [*stripped, *questions, *mended])
 
 
 def curation_counts(data: DataPlan) -> Iterator[dict[str, Any]]:

@@ -186,8 +186,11 @@ _GROUPED = re.compile(
 )
 _MAY_GROUP = re.compile(r"\d(?:[ ~'\u00a0\u2007\u2009\u202f’]|\{?\\[;: ,]\}?|\{ \})\d{3}(?!\d)")
 _NO_DIGITS = re.compile(r"[^\d]+")
-# A letter for the sign of a product: `3 x 4`; `3x4` may have lost its exponent.
-_TIMES = re.compile(r"[xX](?<=\d [xX])(?= \d)")
+# A letter for the sign of a product: `3 x 4`, `$3$ x $4$`; `3x4` may have lost its exponent.
+_TIMES = re.compile(
+    r"[xX](?:(?<=\d [xX])|(?<=\d[$`] [xX])|(?<=\d(?:\\\)|\*\*|\$\$) [xX]))"
+    r"(?= (?:\\\(|\*\*|\$\$?|`)?\d)"
+)
 _COMPARED = re.compile(r"([<>])=|(?<=\s)!=")
 
 # Cyrillic and Greek letters that look like Latin ones.

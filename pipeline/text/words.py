@@ -50,7 +50,7 @@ _TYPESET_PARTS = (
     r"(?:^|[^a-zA-Z])[i-npqrI-NPQR]th(?:[^a-zA-Z]|$)",
     rf"</?(?i:{TAGS})\b|\[/[a-zA-Z]{{3,6}}\]",
     r"[<>]=|[^!-~]!=",
-    r"[0-9\x80-\xff] [xX] [0-9\x80-\xff]",
+    r"[0-9\x80-\xff][$`)*\\]{0,2} [xX] [$`(*\\]{0,2}[0-9\x80-\xff]",
     r"(?:^|[^0-9a-zA-Z)\]}*\\])\*[^\s*]",
     # Groups of thousands; the bytes are those of a hard or thin blank and of an apostrophe.
     r"[0-9\x80-\xff](?:[ ~']|\{?\\[;: ,]\}?|\{ \}|\xc2\xa0|\xe2\x80[\x87\x89\x99\xaf])"

@@ -47,6 +47,19 @@ def strip_trace(response: str, marking: str = "none", own: Own = ()) -> Stripped
     return Stripped(text, kind)
 
 
+def strip_history(question: str, own: Own = ()) -> str:
+    """Strip the traces of earlier turns from a question that holds a conversation.
+
+    Such a trace has its opening mark: the first turn, a person's, stays whole in any case.
+    """
+    first = question.partition("\n\n")[0]
+    if len(first) == len(question) or not may_have_marks(question, own):
+        return question
+    found = examine(question, own=own)
+    is_of_a_turn = found.kind == STRIPPED and found.text.startswith(first.strip())
+    return found.text if is_of_a_turn else question
+
+
 def examine(response: str, marking: str = "none", own: Own = ()) -> Examined:
     """Strip as `strip_trace` does, and say what stays that looks like a mark."""
     if "done thinking" in response and _ONLY_DONE.match(response):

@@ -17,12 +17,13 @@ from dreamer_study.pipeline.storage.parallel import Progress, Workers, quiet, se
 from dreamer_study.pipeline.storage.resumable import shard_by_shard
 from dreamer_study.pipeline.traces.examined import DECLARED, NONE, STRIPPED, UNCLOSED, UNMARKED
 from dreamer_study.pipeline.traces.marks import Own
-from dreamer_study.pipeline.traces.strip import examine
+from dreamer_study.pipeline.traces.strip import examine, strip_history
 
 BATCH_ROWS = 1024  # traces are long
 DROP_UNCLOSED = "trace never closed"
 DROP_EMPTY = "nothing after the trace"
 DROP_UNMARKED = "unmarked trace"
+_OF_QUESTION = "question"  # the kind under which questions with a stripped trace are counted
 _LEFT = "left: "  # the kind under which kept documents with a mark are counted, beside their own
 LONGEST_LEFT = 30  # characters of a mark that stays
 NO_CLOSING = "traces of this source end with a closing mark, and this response has none"
@@ -45,8 +46,9 @@ def strip_traces(
     `marks` are pairs of opening and closing marks beside those of the table.
     Drops documents whose trace is not closed, those without a solution, and responses of more than
     `longest_unmarked` characters without a mark in a source that declares traces. Returns `counts`,
-    `traces`: documents by source and kind, and `marks`: kept documents by source and the first mark
-    or mention that stays in them. Finished shards survive a kill.
+    `traces`: documents by source and kind, `questions`: documents by source whose question lost a
+    trace of an earlier turn, and `marks`: kept documents by source and the first mark or mention
+    that stays in them. Finished shards survive a kill.
     """
     own = tuple((opening, closing) for opening, closing in marks)
     work = partial(_strip_shard, marking, longest_unmarked, own)
@@ -63,8 +65,15 @@ def strip_traces(
         for row in tallied
         if row["kind"].startswith(_LEFT)
     ]
-    traces = [row for row in tallied if not row["kind"].startswith(_LEFT)]
-    return {"counts": counts, "traces": traces, "marks": left}
+    questions = [
+        {"source": row["source"], "documents": row["documents"]}
+        for row in tallied
+        if row["kind"] == _OF_QUESTION
+    ]
+    traces = [
+        row for row in tallied if row["kind"] != _OF_QUESTION and not row["kind"].startswith(_LEFT)
+    ]
+    return {"counts": counts, "traces": traces, "questions": questions, "marks": left}
 
 
 def _strip_shard(
@@ -84,6 +93,17 @@ def _strip_shard(
         kind = pc.if_else(unmarked, UNMARKED, kind)
         kinds.update(zip(batch["source"].to_pylist(), kind.to_pylist(), strict=True))
         documents = batch.set_column(batch.schema.get_field_index("response"), "response", response)
+        asked = [question or "" for question in batch["question"].to_pylist()]
+        plain = [strip_history(question, own) for question in asked]
+        sources = batch["source"].to_pylist()
+        kinds.update(
+            (source, _OF_QUESTION)
+            for source, before, after in zip(sources, asked, plain, strict=True)
+            if before != after
+        )
+        if plain != asked:
+            place = documents.schema.get_field_index("question")
+            documents = documents.set_column(place, "question", pa.array(plain, pa.string()))
         unclosed = pc.equal(kind, UNCLOSED)
         empty = pc.and_(pc.equal(kind, STRIPPED), pc.equal(response, ""))
         because = pc.if_else(cut_off, NO_CLOSING, pa.scalar(None, pa.string()))

@@ -7,6 +7,7 @@ import ast
 import json
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from glob import escape
 from pathlib import Path
@@ -111,10 +112,12 @@ def new(options: argparse.Namespace) -> None:
         return
     sources: list[dict[str, Any]] = []
     tokens_held = 0.0
-    for number, files in enumerate(_files_with_equal_columns(options.data)):
-        source, tokens = _look(files, folder, f"-{number}" if number else "")
-        sources.append(source)
-        tokens_held += tokens
+    # The study is written first: a reader of the output, as `head`, may leave before its end.
+    with console.capture() as looks:
+        for number, files in enumerate(_files_with_equal_columns(options.data)):
+            source, tokens = _look(files, folder, f"-{number}" if number else "")
+            sources.append(source)
+            tokens_held += tokens
     own_variants = _variants(options.module, folder) if options.module else []
 
     has_text = any("text" in source for source in sources)
@@ -129,6 +132,7 @@ def new(options: argparse.Namespace) -> None:
         loss_on="all" if has_text else "responses",
     )
     _write_study(path, content)
+    sys.stdout.write(looks.get())
     _say_written(path, runs_code=bool(own_variants))
 
 

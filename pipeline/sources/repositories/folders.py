@@ -101,12 +101,20 @@ def found_or_fetched(
         raise
     except InputError as error:
         searched = [*_mirror_folders(entry, mirror), cached]
+        places = " or ".join(map(str, searched))
         raise Absent(
-            f"{error}; nor is it, with {_named(parts)}, in {' or '.join(map(str, searched))}: on a"
-            f" machine with a network run `dreamer download {study} --mirror <folder>`, and give"
-            " that folder as the mirror here"
+            f"{error}; nor is it, with {_named(parts)}, in {places}"
+            f"{_what_is_there(searched, parts)}: on a machine with a network run `dreamer download"
+            f" {study} --mirror <folder>`, and give that folder as the mirror here"
         ) from error
     return cached
+
+
+def _what_is_there(folders: Sequence[Path], parts: Sequence[Part]) -> str:
+    """Say which splits the first folder has that is there, if not these."""
+    missing = [missing_split(folder, parts) for folder in folders if folder.is_dir()]
+    said = [str(error) for error in missing if error]
+    return f" ({said[0]})" if said else ""
 
 
 def _named(parts: Sequence[Part]) -> str:

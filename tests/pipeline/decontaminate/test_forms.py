@@ -1,11 +1,20 @@
 r"""An item in another form: other marks around mathematics, another style, an instruction behind."""
 
+import re
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pytest
 
-from benchmarks.truth.forms import ANSWERS, FORMS, items_of, with_another_number
+from benchmarks.truth.forms import (
+    ANSWERS,
+    FORMS,
+    in_mathematics,
+    items_of,
+    set_in,
+    with_another_number,
+)
 from dreamer_study.pipeline.text.answers import answer_key
 from dreamer_study.pipeline.text.instructions import without_instruction
 from dreamer_study.pipeline.text.layout import plain_signs
@@ -49,8 +58,6 @@ WALK = "{0} walks 3 km {1} and after that 12 km north from the house at noon. In
 
 @pytest.mark.parametrize("form", FORMS)
 def test_items_are_found_in_every_form_and_no_other_numbers(tmp_path: Path, form: str) -> None:
-    from random import Random
-
     draw = Random(1)
     items = items_of(draw, 3)
     rows = []
@@ -202,3 +209,48 @@ def test_signs_are_the_same_in_every_form(form: str) -> None:
     for text in (CARD, BOTH, CONTEST):
         assert plain_signs(FORMS[form](text)) == plain_signs(text)
     assert plain_signs(r"\frac{t+1}{t}") != plain_signs(r"t+\frac1t")
+
+
+GROUPS = {
+    "of all": set_in("{", "}"),
+    "twice": set_in("{{", "}}"),
+    "within dollars": set_in("${{", "}}$"),
+    "around dollars": set_in("{$", "$}"),
+    "within brackets": set_in(r"\({", r"}\)"),
+    "of signs": in_mathematics(lambda text: text.replace(" + ", " {+} ").replace(" = ", " {=} ")),
+    "of exponents": in_mathematics(lambda text: re.sub(r"\^(\d|[a-z])", r"^{{\1}}", text)),
+    "of fractions": in_mathematics(
+        lambda text: re.sub(r"(\\frac\{[^{}]*\}\{[^{}]*\})", r"{\1}", text)
+    ),
+}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_braces_that_group_hide_nothing(tmp_path: Path, group: str) -> None:
+    """A list in braces may be a set, so such items are left out."""
+    items = [item for item in items_of(Random(0), 2) if "ldots" not in item.question]
+    rows = [(GROUPS[group](item.question), "Some.", "") for item in items]
+    dropped, _ = run(tmp_path, rows, item_table([*items]))
+    assert [rows[place][0] for place in range(len(rows)) if place not in dropped] == []
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (r"\frac{t+1}{t}", r"{t+1 \over t} {+} 1"),
+        (r"2^{n+1}", r"2^n+1"),
+        (r"\{1, 2\}", "1, 2"),
+        (r"\sqrt{x+1}", r"\sqrt x + 1"),
+        (r"\sqrt[3]{x+1}", r"\sqrt[3] x + 1"),
+        ("{x | x > 2}", "x | x > 2"),
+    ],
+)
+def test_braces_that_say_more_than_a_group_stay(ours: str, theirs: str) -> None:
+    assert plain_signs(ours) != plain_signs(theirs)
+    assert plain_signs(f"{{{{{ours}}}}}") != plain_signs(theirs)
+
+
+@pytest.mark.parametrize("answer", ["70", r"\frac{3}{4}", "10^6", "-5", "3 + 2i", r"90^\circ"])
+def test_braces_around_an_answer_say_nothing(answer: str) -> None:
+    for form in ("{{{}}}", "${{{{{}}}}}$", r"\({{{}}}\)", "{{ {} }}"):
+        assert answer_key(form.format(answer)) == answer_key(answer)

@@ -52,6 +52,7 @@ from tests.pipeline.text.specification import TEXTS, ngram_ids, word_ids, words_
             ["1000000", "1000", "12345", "1000", "5000", "2019", "100"],
         ),
         ("3 x 4, 3x4, 3x, 30 X 40", [*"3*43x43x", "30", "*", "40"]),
+        (r"$3$ x $4$ or \(3\) X **4**", [*"3*4", "or", *"3*4"]),
         (r"{1 \over 2} \frac\pi2 x \degree", [*"1/2", "pi", "/", "2", "x", "^", "circ"]),
         (r"\text{coins} \boxed{7}", ["coins", "7"]),
         (

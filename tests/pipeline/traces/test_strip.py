@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dreamer_study.pipeline.sources.read import read_source
 from dreamer_study.pipeline.sources.table import resolve_source
 from dreamer_study.pipeline.traces.marks import EXAMPLES
-from dreamer_study.pipeline.traces.strip import examine, strip_trace
+from dreamer_study.pipeline.traces.strip import examine, strip_history, strip_trace
 from dreamer_study.pipeline.traces.strip_source import (
     DROP_EMPTY,
     DROP_UNCLOSED,
@@ -669,3 +669,23 @@ def test_real_traces(tmp_path):
 )
 def test_words_that_only_end_a_trace(response: str, left: str) -> None:
     assert strip_trace(response).text == left
+
+
+def test_traces_of_earlier_turns_leave_the_question():
+    question = (
+        "Ann has 3 pens. How many?\n\n<think>three\n\nI count</think>She has 3.\n\nAnd twice?"
+    )
+    assert strip_history(question) == "Ann has 3 pens. How many?\n\nShe has 3.\n\nAnd twice?"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Ann has 3 pens. How many?",
+        "What does <think>draft</think> mean in this prompt?",
+        "Ann has 3 pens.\n\nShe sells two. How many are left?",
+        "First a draft\n\nthat ends by </think>the question itself",
+    ],
+)
+def test_other_questions_stay(question):
+    assert strip_history(question) == question

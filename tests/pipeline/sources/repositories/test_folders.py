@@ -60,7 +60,7 @@ def test_a_mirror_that_lacks_a_split_does_not_have_the_data_set(tmp_path):
     touch(tmp_path / "mirror/a/b/main/test.jsonl")
     with pytest.raises(
         InputError,
-        match=r"nor is it, with main/train, in .*mirror/a/b or .*cache/a/b: .* `dreamer download",
+        match=r"in .*mirror/a/b or .*cache/a/b \(.*it has main/test.jsonl\): .* `dreamer download",
     ):
         find(tmp_path / "mirror", tmp_path)
 
