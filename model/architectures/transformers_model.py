@@ -8,8 +8,8 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-import sys
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 from torch import Tensor, nn
@@ -77,9 +77,12 @@ def _asked_for(kind: str) -> set[str]:
 
     Such as `head_dim` of qwen3_moe: `getattr(config, "head_dim", ...)`.
     """
-    model = MODEL_FOR_CAUSAL_LM_MAPPING[CONFIG_MAPPING[kind]]
-    source = inspect.getsource(sys.modules[model.__module__])
-    return set(ASKED_FOR.findall(source))
+    models = MODEL_FOR_CAUSAL_LM_MAPPING
+    configuration = CONFIG_MAPPING[kind]
+    if configuration not in models:
+        return set()
+    code = import_module(models[configuration].__module__)
+    return set(ASKED_FOR.findall(inspect.getsource(code)))
 
 
 class TransformersModel(nn.Module):

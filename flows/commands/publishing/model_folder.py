@@ -53,8 +53,12 @@ def _chosen(study: Study, options: argparse.Namespace) -> tuple[Run, Checkpoint]
     models = {run.model.model_id: run.model for run in runs}
     named = [name for name, model in models.items() if options.model in (None, name, model.variant)]
     model = _only("--model", options.model, named, models)
-    seeds = [run.seed for run in runs if run.model.model_id == model]
-    wanted = [seed for seed in seeds if options.seed in (None, seed)]
+    of_model = [run for run in runs if run.model.model_id == model]
+    seeds = [run.seed for run in of_model]
+    if options.seed is None:
+        wanted = [run.seed for run in of_model if run.status == "chosen"]  # no loser of a race
+    else:
+        wanted = [seed for seed in seeds if seed == options.seed]
     seed = _only("--seed", options.seed, wanted, seeds)
     run = next(run for run in runs if (run.model.model_id, run.seed) == (model, seed))
     return run, _checkpoint(run, options.tokens)
@@ -64,6 +68,8 @@ def _only(option: str, given: Any, named: list[Value], known: Iterable[Value]) -
     """Return the only value that an option names. Raises InputError for none, or several."""
     if len(named) == 1:
         return named[0]
+    if not named and given is None:
+        raise InputError(f"{option}: none is chosen yet; give one of {_listed(known)}")
     if not named:
         raise InputError(f"{option} is {given!r}, but the study has {_listed(known)}")
     raise InputError(f"{option}: there are several, {_listed(named)}; give one")

@@ -141,11 +141,14 @@ def test_jobs_may_be_submitted_while_events_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("what", "error"), [("bad", InputError), ("fail", Failed)])
+@pytest.mark.parametrize(
+    ("what", "error"), [("bad", InputError), ("fail", Failed), ("ends", Failed)]
+)
 def test_a_failure_is_told_by_the_last_line_of_its_log_and_ends_no_other_job(
     tmp_path: Path, what: str, error: type[Exception], devices: int
 ) -> None:
-    words = {"bad": "field x: must be 1", "fail": "RuntimeError: broken"}[what]
+    said = {"bad": "field x: must be 1", "fail": "RuntimeError: broken", "ends": "the last word"}
+    words = said[what]
     with local(tmp_path) as jobs:
         found = events(
             jobs, job(tmp_path, "a"), job(tmp_path, "b", what, devices=devices), job(tmp_path, "c")

@@ -58,6 +58,7 @@ def broken(name: str, length: int = 40) -> ModuleConfig:
         ("KeepsState", "other logits for the same tokens"),
         ("NoGradient", "no gradient reaches its parameters"),
         ("NotFinite", "not all finite numbers"),
+        ("Ends", r"tokens failed: broken_models\.py:\d+: SystemExit: 2"),
         ("WholeChunks", r"forward of \[1, 1\] tokens failed: broken_models\.py:\d+: RuntimeError"),
         ("ChangesTokens", "changes the tokens that it is given"),
         ("ComplexLogits", "returned logits of torch.complex64"),

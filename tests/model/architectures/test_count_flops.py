@@ -166,3 +166,14 @@ def test_a_llama_of_transformers_counts_as_by_hand() -> None:
     near = ModuleConfig(module="transformers:lama", vocabulary_size=300, sequence_length=128)
     with pytest.raises(InputError, match="did you mean 'llama'"):
         count(near, 128)
+
+
+def test_a_model_without_any_product_is_one_line() -> None:
+    said = r"broken_models\.py:Bigram: .* no product .*flops_per_token.*broken_models\.py:\d+"
+    with pytest.raises(InputError, match=said):
+        count(broken("Bigram"), LENGTH, **TRUSTED)
+
+
+def test_a_model_that_ends_the_process_is_one_line() -> None:
+    with pytest.raises(InputError, match=r"broken_models\.py:Ends: .*SystemExit: 2"):
+        count(broken("Ends"), LENGTH, **TRUSTED)

@@ -72,6 +72,19 @@ class Tied(nn.Module):
         states = self.scale(self.tokens(input_ids))
         return (self.head(self.mask[:length, :length].softmax(-1) @ states * SCALE),)
 """
+NEEDS_PROJECT = """
+import dreamer_study.model.ops
+from torch import nn
+
+
+class Own(nn.Module):
+    def __init__(self, vocabulary_size, sequence_length):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary_size, vocabulary_size)
+
+    def forward(self, tokens):
+        return self.tokens(tokens)
+"""
 PARTS = """
 import torch
 from torch import nn
@@ -223,9 +236,8 @@ def test_a_model_of_transformers_is_written_as_it_is(kind, sizes, tmp_path: Path
 def test_a_class_that_needs_this_project_is_refused(tmp_path: Path) -> None:
     code = tmp_path / "code"
     code.mkdir()
-    text = OWN.replace("import lib.parts as parts", "import dreamer_study.model.ops as parts")
-    (code / "own.py").write_text(text.replace("parts.Scale(hidden_size)", "nn.Identity()"))
-    config = described("own.py:Tied", {}, digests(code, ["own.py"]))
+    (code / "own.py").write_text(NEEDS_PROJECT)
+    config = described("own.py:Own", {}, digests(code, ["own.py"]))
     network = build_network(config, code=code, trust_code=True)
     tokenizer = tokenizer_folder(tmp_path / "tokenizer", 1)
     network.tokenizer = load_tokenizer(tokenizer)
