@@ -135,6 +135,11 @@ def _add_handing_on(commands: Commands) -> None:
         help="which checkpoints of each complete run to publish: last, none or all (default last)",
     )
     publish.option(
+        "--answers",
+        action="store_true",
+        help="also publish the questions and answers of benchmarks other than the built-in ones",
+    )
+    publish.option(
         "--owner",
         metavar="NAME",
         default="OWNER",
