@@ -16,6 +16,10 @@ from dreamer_study.sql.definitions import INTERNAL
 from dreamer_study.sql.materialised import keep_views
 from dreamer_study.sql.results import connect
 
+LONGEST_NAME = 200  # characters
+SHOWN_OF_NAME = 40  # characters of one that is longer
+# the columns that figures show
+NAMES = ("study_id", "variant", "baseline", "model_id", "run_id", "task", "metric", "filter")
 VALIDATION = "validation"  # the task that stands for the held-out documents of the curated corpus
 # stands for a null depth: results entered from elsewhere may lack the model's row
 UNKNOWN_DEPTH = -1
@@ -243,6 +247,8 @@ def read_study(database: Path, study_id: str, names: Sequence[str] = tuple(QUERI
             rows = connection.execute("select study_id from studies order by study_id").fetchall()
             others = ", ".join(other for (other,) in rows)
             raise InputError(f"{database}: no study {study_id!r}; it has {others or 'none'}")
+    for frame in frames.values():
+        check_lengths(frame, NAMES, str(database))
     baseline = baseline_of(frames["order"])
     for name, frame in frames.items():
         if "variant" in frame:
@@ -251,6 +257,21 @@ def read_study(database: Path, study_id: str, names: Sequence[str] = tuple(QUERI
     study = {"study_id": study_id} if studies.empty else studies.to_dict("records")[0]
     study = {key: None if pd.isna(value) else value for key, value in study.items()}
     return StudyData(study, frames)
+
+
+def check_lengths(frame: pd.DataFrame, columns: Sequence[str], where: str) -> None:
+    """Raise InputError for a name that no figure can show: to lay out a long one takes minutes."""
+    for column in columns:
+        if column not in frame or frame[column].dtype.kind in "biufmM":
+            continue
+        names = frame[column].dropna().astype(str)
+        too_long = names[names.str.len() > LONGEST_NAME]
+        if len(too_long):
+            name = too_long.iloc[0]
+            raise InputError(
+                f"{where}: {column} {name[:SHOWN_OF_NAME]!r}... has {len(name):,} characters; a"
+                f" name has at most {LONGEST_NAME}"
+            )
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:

@@ -26,9 +26,11 @@ LIST = "export.json"
 # with one of these characters and is not a number.
 RUN = r"^[=+\-@\t\r\n]"
 NUMBER = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+|inf)([eE][-+]?[0-9]+)?"
-_TEXT = "columns(*)::varchar"
-_RUNS = f"regexp_matches({_TEXT}, '{RUN}') and not regexp_full_match({_TEXT}, '{NUMBER}')"
-COLUMNS = {"parquet": "*", "csv": f"case when {_RUNS} then '''' || {_TEXT} else {_TEXT} end"}
+_CELL = """case
+    when regexp_matches({text}, '{run}') and not regexp_full_match({text}, '{number}')
+        then '''' || {text}
+    else {text}
+end as {name}"""
 
 
 def export(database: Path, folder: Path, *, format: str = "parquet") -> list[Path]:
@@ -101,12 +103,28 @@ def _plain_cell(value: object) -> object:
 def _write(
     connection: duckdb.DuckDBPyConnection, database: Path, name: str, file: Path, format: str
 ) -> None:
-    table = name.replace('"', '""')
-    rows = f'select {COLUMNS[format]} from "{table}"'
+    table = _quoted_name(name)
     try:
+        rows = f"from {table}"
+        if format == "csv":
+            columns = connection.execute(f"from {table} limit 0").description or []
+            cells = ", ".join(_plain_column(column[0]) for column in columns)
+            rows = f"select {cells} from {table}"
         connection.execute(f"copy ({rows}) to {_quoted(file)} {FORMATS[format]}")
     except duckdb.Error as error:  # a full disk, or a view that reads another file
         raise InputError(f"{database}: {name} cannot be exported: {one_line(error)}") from error
+
+
+def _plain_column(name: str) -> str:
+    """Write SQL for a column, head and cells, that no spreadsheet runs."""
+    text = f"{_quoted_name(name)}::varchar"
+    head = _quoted_name(str(_plain_cell(name)))
+    return _CELL.format(text=text, run=RUN, number=NUMBER, name=head)
+
+
+def _quoted_name(name: str) -> str:
+    """Quote a name of SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _put(made: Path, folder: Path) -> None:

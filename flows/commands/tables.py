@@ -21,6 +21,7 @@ from dreamer_study.flows.progress.colour import FAILED, SIGNIFICANT, colour_syst
 from dreamer_study.flows.progress.folding import fold, width_of
 from dreamer_study.flows.progress.reports import printable
 from dreamer_study.reports.text.numbers import figure
+from dreamer_study.sql.export import plain_cells
 
 
 class _Console(Console):
@@ -59,6 +60,16 @@ GAP = 2  # columns between two columns of a table
 LONGEST_WORD = 40  # columns: only a longer word, such as a path, is broken
 CUT = "…"  # stands for the middle of a name
 FIRST_WORDS = {"significant": SIGNIFICANT, "failed": FAILED}  # of cells that have a colour
+
+
+def print_csv(table: pd.DataFrame) -> None:
+    """Print comma-separated values, of which no spreadsheet runs a cell, and no terminal either."""
+    write_data(plain_cells(table).to_csv(index=False))
+
+
+def write_data(text: str) -> None:
+    """Write data to standard output as they are; on a terminal control characters are escaped."""
+    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
 
 
 def empty_table(

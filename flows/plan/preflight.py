@@ -178,7 +178,11 @@ def _build_tasks(study: Study, benchmark: Benchmark, folder: Path, *, trust_code
     Each of its items must have a right answer.
     """
     # lm-eval takes two seconds
-    from dreamer_study.model.evaluation.lm_eval_definitions import build_task, tune_libraries
+    from dreamer_study.model.evaluation.lm_eval_definitions import (
+        bounded_prompts,
+        build_task,
+        tune_libraries,
+    )
     from dreamer_study.model.evaluation.right_answers import check_right_answers
 
     tune_libraries()
@@ -187,8 +191,9 @@ def _build_tasks(study: Study, benchmark: Benchmark, folder: Path, *, trust_code
             benchmark, folder, texts, beside=study.place, mirror=study.mirror
         )
         for specification in specifications:
-            task = build_task(specification, texts, trust_code=trust_code)
-            check_right_answers(task, specification)
+            with bounded_prompts(specification):
+                task = build_task(specification, texts, trust_code=trust_code)
+                check_right_answers(task, specification)
 
 
 def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:

@@ -215,8 +215,12 @@ def newest_state(folder: Path, *names: str) -> TrainingState | None:
 
 
 def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors, with the mode of other new files: the library's own shuts others out."""
+    path.touch()
+    mode = path.stat().st_mode
     try:
         save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
+        path.chmod(mode)
     except SafetensorError as error:  # how the library reports a full disk
         raise OSError(f"cannot write {path}: {error}") from error
 

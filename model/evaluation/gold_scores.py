@@ -25,7 +25,11 @@ from typing import Any
 from lm_eval.api.instance import Instance
 from lm_eval.api.task import Task
 
-from dreamer_study.model.evaluation.lm_eval_definitions import build_task, tune_libraries
+from dreamer_study.model.evaluation.lm_eval_definitions import (
+    bounded_prompts,
+    build_task,
+    tune_libraries,
+)
 from dreamer_study.model.evaluation.right_answers import check_right_answers
 from dreamer_study.pipeline.errors import InputError
 
@@ -42,12 +46,13 @@ def gold_scores(
     whose perplexity is measured. Raises InputError for items without a right answer, and where the
     task does not measure the benchmark's metric and filter.
     """
-    task = build_task(specification, cache, trust_code=trust_code)
-    check_right_answers(task, specification)
-    if task.OUTPUT_TYPE == "loglikelihood_rolling":
-        return
-    with contextlib.redirect_stderr(io.StringIO()):  # a progress bar
-        task.build_all_requests()
+    with bounded_prompts(specification):
+        task = build_task(specification, cache, trust_code=trust_code)
+        check_right_answers(task, specification)
+        if task.OUTPUT_TYPE == "loglikelihood_rolling":
+            return
+        with contextlib.redirect_stderr(io.StringIO()):  # a progress bar
+            task.build_all_requests()
     of_item: dict[int, list[Instance]] = {}
     for instance in sorted(task.instances, key=lambda one: (one.doc_id, one.idx)):
         of_item.setdefault(instance.doc_id, []).append(instance)

@@ -10,7 +10,8 @@ The tasks are 0-shot, and nothing but the place of their data is changed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from dreamer_study.model.evaluation.lm_eval_files import find_task, read_task
 from dreamer_study.model.evaluation.right_answers import check_right_answers
 from dreamer_study.model.evaluation.trust import check_overrides, sandbox_templates
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.memory import bounded_memory
 
+MOST_OF_PROMPTS = 2 * 2**30  # bytes that a task may take with its data
 _FEWSHOT_SEED = 1234  # lm-eval's own default
 
 
@@ -32,6 +35,23 @@ def tune_libraries() -> None:
     datasets.disable_progress_bars()
     # a request for every file, also of one that is here
     datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
+
+
+@contextmanager
+def bounded_prompts(specification: Mapping[str, Any]) -> Iterator[None]:
+    """Build a task and its prompts within `MOST_OF_PROMPTS`: a template may repeat a text.
+
+    Raises InputError where the block takes more.
+    """
+    try:
+        with bounded_memory(MOST_OF_PROMPTS):
+            yield
+    except MemoryError as error:
+        raise InputError(
+            f"benchmark {specification['benchmark']}: task {specification['task']}: its data and"
+            f" prompts take more than {MOST_OF_PROMPTS / 2**30:.0f} GB; does a template repeat a"
+            " text?"
+        ) from error
 
 
 def build_task(
@@ -75,6 +95,8 @@ def build_task(
     task = task_class.__new__(task_class)
     try:
         task.__init__(config=config)
+    except MemoryError:
+        raise
     except Exception as error:  # lm-eval checks definitions by using them on the first item
         if hasattr(task, "features"):  # as much was done before that
             check_right_answers(task, specification)

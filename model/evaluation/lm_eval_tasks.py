@@ -26,7 +26,11 @@ from lm_eval.api.metrics import mean
 from lm_eval.api.task import Task
 
 from dreamer_study.model.evaluation.language_model import MAX_NEW_TOKENS, Generation
-from dreamer_study.model.evaluation.lm_eval_definitions import build_task, one_line
+from dreamer_study.model.evaluation.lm_eval_definitions import (
+    bounded_prompts,
+    build_task,
+    one_line,
+)
 from dreamer_study.model.evaluation.metrics import (
     Answer,
     MetricValues,
@@ -65,9 +69,10 @@ class LmEvalTask:
         self.specification = specification
         self.name: str = specification["task"]
         self._max_new_tokens = max_new_tokens
-        self._task = build_task(specification, cache, trust_code=trust_code)
         try:
-            self._build_requests(limit)
+            with bounded_prompts(specification):
+                self._task = build_task(specification, cache, trust_code=trust_code)
+                self._build_requests(limit)
         except SecurityError as error:
             raise InputError(
                 f"benchmark {specification['benchmark']}: task {self.name}: a template uses"

@@ -18,6 +18,7 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.curves.columns import KEYS, OPTIONAL, VALUES, seeds_by_name
 from dreamer_study.reports.curves.patterns import counted, listed
 from dreamer_study.reports.curves.rows import Rows
+from dreamer_study.reports.data import check_lengths
 from dreamer_study.sql.names import AVERAGE
 
 POINT = [*KEYS]
@@ -72,6 +73,7 @@ def curves_of(rows: Rows, items: Rows | None = None) -> Curves:
     """
     columns = [*POINT, *VALUES, *OPTIONAL]
     rows = one_of_each(without_step_0(seeds_by_name(rows)))
+    check_lengths(rows.frame, POINT, str(rows.files[0]))
     points = _checked(rows, POINT, columns)
     check_curves(points, str(rows.files[0]), rows.place)
     scored = set(points["task"][points["score"].notna()]) if "score" in points else set()

@@ -72,6 +72,17 @@ def test_no_cell_of_csv_is_run_by_a_spreadsheet(path, tmp_path):
     ]
 
 
+def test_no_head_of_csv_is_run_by_a_spreadsheet(path, tmp_path):
+    heads = ["=cmd|' /C calc'!A0", "@x", "-1.5", 'a "quoted" head', "\t=x"]
+    with duckdb.connect(str(path)) as connection:
+        connection.from_arrow(pa.table({head: ["=1"] for head in heads})).create("=heads")
+    export(path, tmp_path / "export", format="csv")
+    with (tmp_path / "export" / "=heads.csv").open(newline="") as file:
+        head, cells = csv.reader(file)
+    assert head == ["'=cmd|' /C calc'!A0", "'@x", "-1.5", 'a "quoted" head', "'\t=x"]
+    assert cells == ["'=1"] * len(heads)
+
+
 @pytest.mark.slow
 def test_the_folder_itself_stays_where_it_is(path, tmp_path, monkeypatch):
     (tmp_path / "there").mkdir()

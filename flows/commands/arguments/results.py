@@ -163,6 +163,11 @@ def _add_handing_on(commands: Commands) -> None:
         default="last",
     )
     publish.option(
+        "--answers",
+        action="store_true",
+        help="also publish the questions and answers of benchmarks other than the built-in ones",
+    )
+    publish.option(
         "--owner",
         metavar="NAME",
         default="OWNER",

@@ -10,7 +10,14 @@ from typing import Any
 
 import pandas as pd
 
-from dreamer_study.flows.commands.tables import console, print_fields, print_table, printable
+from dreamer_study.flows.commands.tables import (
+    console,
+    print_csv,
+    print_fields,
+    print_table,
+    printable,
+    write_data,
+)
 from dreamer_study.flows.plan.data_plan import DataPlan
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.study.loading import load_study
@@ -22,7 +29,6 @@ from dreamer_study.pipeline.storage.store import Output
 from dreamer_study.reports.audit.page import audit_page
 from dreamer_study.reports.audit.removals import read_removals
 from dreamer_study.reports.text.numbers import counted
-from dreamer_study.sql.export import plain_cells
 
 SHOWN = 400  # characters of a text
 FILTERS = ("stage", "source", "reason")
@@ -84,9 +90,9 @@ def _show(
         documents = counted(len(removals), "document")
         console.print(f"{documents}: {options.html.resolve()}")
     elif options.format == "csv":
-        plain_cells(removals).to_csv(sys.stdout, index=False)
+        print_csv(removals)
     elif options.format == "jsonl":
-        removals.to_json(sys.stdout, orient="records", lines=True, force_ascii=False)
+        write_data(removals.to_json(orient="records", lines=True, force_ascii=False))
     else:
         console.print(f"{study_id}\n")
         print_table(pd.DataFrame(counts))

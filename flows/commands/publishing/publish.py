@@ -15,6 +15,7 @@ import jinja2
 import pandas as pd
 import yaml
 
+from dreamer_study.flows.commands.publishing.private_parts import copy_public, without_places
 from dreamer_study.flows.commands.publishing.records import write_records
 from dreamer_study.flows.plan.study_plan import Checkpoint, Plan, Run
 from dreamer_study.flows.progress.reports import write_line
@@ -27,9 +28,9 @@ from dreamer_study.model.evaluation.lm_eval_files import read_task
 from dreamer_study.model.evaluation.tokenizer import find_tokenizer
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import atomic_folder
-from dreamer_study.pipeline.worlds.tasks import REPOSITORY
+from dreamer_study.pipeline.worlds.tasks import REPOSITORY, WORLD_BENCHMARKS
 from dreamer_study.pipeline.worlds.world import WORLD_LICENCE
-from dreamer_study.sql.export import copy_afresh, export
+from dreamer_study.sql.export import export
 from dreamer_study.sql.results import ask, query
 
 OWNER = "OWNER"  # instead of a name on the hub
@@ -57,8 +58,13 @@ def publish(options: argparse.Namespace) -> None:
         )
     with only_run(study), atomic_folder(folder) as unfinished:
         chosen = _chosen(study, options.checkpoints)
-        _write(study, chosen, unfinished, folder.name, owner)
+        left_out = _write(study, chosen, unfinished, folder.name, owner, answers=options.answers)
     message = f"{folder}: written"
+    if left_out:
+        message += (
+            f"; without the questions and answers of {', '.join(left_out)}, which --answers"
+            " publishes too"
+        )
     if owner == OWNER:
         message += f"; --owner puts your name on the hub in place of {OWNER}"
     print(message)
@@ -85,9 +91,17 @@ def _chosen(study: Study, wanted: str) -> list[tuple[Run, Checkpoint]]:
 
 
 def _write(
-    study: Study, chosen: list[tuple[Run, Checkpoint]], made: Path, name: str, owner: str
-) -> None:
+    study: Study,
+    chosen: list[tuple[Run, Checkpoint]],
+    made: Path,
+    name: str,
+    owner: str,
+    *,
+    answers: bool,
+) -> list[str]:
     """Fill a new folder `made`, which will be called `name`.
+
+    Returns the benchmarks whose questions and answers are left out.
 
     Results come first: all that the cards say is read from them.
     """
@@ -96,7 +110,7 @@ def _write(
     from dreamer_study.reports.page.report import write_report
 
     database = made / "results.duckdb"
-    copy_afresh(study.database, database)
+    left_out = copy_public(study.database, database, WORLD_BENCHMARKS, answers=answers)
     row = _row_of_study(study, database)
     tables = [path.stem for path in export(database, made / "tables")]
     write_report(database, study.study_id, made / "report", papers=False)
@@ -126,6 +140,7 @@ def _write(
         models=len(chosen),
         place=shlex.quote(name),
     )
+    return left_out
 
 
 def _row_of_study(study: Study, database: Path) -> dict[str, Any]:
@@ -156,6 +171,8 @@ def _write_model(
     """Copy a checkpoint with its tokenizer, so that the folder is whole anywhere, and its card."""
     target = models / run.run_id / str(checkpoint.tokens)
     shutil.copytree(checkpoint.folder, target)
+    for weights in target.glob("*.safetensors"):  # of an older store nobody else could read them
+        weights.chmod((target / "config.json").stat().st_mode)
     shutil.copytree(find_tokenizer(checkpoint.folder), target / "tokenizer")
     of_checkpoint = (scores["run_id"] == run.run_id) & (scores["tokens"] == checkpoint.tokens)
     write_card(
@@ -198,7 +215,7 @@ def _citation(title: str, version: str, owner: str) -> dict[str, Any]:
 def _copy_study(study: Study, made: Path) -> None:
     """Write the study file without settings of this machine, and copy its code and tasks."""
     values = study.model_dump(mode="json", exclude_unset=True, exclude=OF_THE_MACHINE)
-    _dump(made / "study.yaml", values)
+    _dump(made / "study.yaml", without_places(values))
     beside = study.place.resolve()
     files = {beside / name for name in study.code_files}
     for benchmark in study.own_benchmarks:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from contextlib import closing
 from pathlib import Path
 
-from dreamer_study.flows.commands.tables import print_table
+from dreamer_study.flows.commands.tables import print_csv, print_table
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql import export as tables
 from dreamer_study.sql.results import ask, connect, query
@@ -18,7 +17,7 @@ def sql(options: argparse.Namespace) -> None:
     database, _ = find_results(options.study, options.root)
     table = query(database, options.query)
     if options.csv:
-        tables.plain_cells(table).to_csv(sys.stdout, index=False)
+        print_csv(table)
     else:
         print_table(table)
 

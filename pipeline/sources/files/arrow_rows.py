@@ -13,11 +13,11 @@ from dreamer_study.pipeline.sources.files.parquet_rows import MOST_ROWS
 from dreamer_study.pipeline.sources.files.unpacking import (
     MOST_AT_ONCE,
     Unpacked,
-    bounded_memory,
     parts,
     plain_schema,
     unreadable,
 )
+from dreamer_study.pipeline.storage.memory import bounded_memory
 
 _FILE = b"ARROW1"
 _END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream

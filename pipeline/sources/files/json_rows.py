@@ -194,7 +194,8 @@ class JsonRows:
             self._cut = not line.endswith(b"\n")
             record = line.rstrip(b"\r\n").lstrip()
             if record:
-                self._check_values(record)
+                if len(record) > MOST_VALUES:
+                    self._check_values(record)
                 yield record
 
     def _values(self) -> Iterator[bytes]:

@@ -12,12 +12,12 @@ from dreamer_study.pipeline.sources.files.blocks import BLOCK_BYTES, Block
 from dreamer_study.pipeline.sources.files.unpacking import (
     MOST_AT_ONCE,
     Unpacked,
-    bounded_memory,
     parts,
     plain_schema,
     too_long,
     unreadable,
 )
+from dreamer_study.pipeline.storage.memory import bounded_memory
 
 MOST_ROWS = 16_384  # of a block
 _FEWER = 16  # times fewer rows at once, where so many take too much memory

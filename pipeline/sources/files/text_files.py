@@ -22,6 +22,7 @@ from dreamer_study.pipeline.sources.files.unpacking import Unpacked, too_long
 
 LONGEST = 64 * 2**20  # bytes of one row
 _READ = 2**18  # bytes that are decompressed at once
+_COUNTED = 256  # lines at once
 COMPRESSIONS = (".gz", ".zst", ".xz", ".bz2", ".zip")
 _ZIP = b"PK\x03\x04"
 # What opens a compressed file, by its first bytes: names are wrong more often.
@@ -81,11 +82,15 @@ class TextFile:
         """
         with self._with_advice():
             number = 0
+            taken = 0  # bytes that are not counted yet
             while line := self._stream.readline(self.longest + 1):
                 number += 1
                 if len(line) > self.longest:
                     raise self.too_long(f"line {number}")
-                self.unpacked.add(len(line), 1)
+                taken += len(line)
+                if not number % _COUNTED:
+                    self.unpacked.add(taken, _COUNTED)
+                    taken = 0
                 yield line.removeprefix(codecs.BOM_UTF8)
         self._raw.close()
 

@@ -6,11 +6,8 @@ list of a billion equal elements, zeros that were compressed.
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +15,7 @@ import pyarrow.compute as pc
 
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.files.blocks import BLOCK_BYTES
+from dreamer_study.pipeline.storage.memory import bounded_memory
 
 # Bytes that unpacking may take at a time, beyond those of the file; Arrow reserves 1 GB at first.
 MOST_AT_ONCE = 3 * 2**29
@@ -26,7 +24,6 @@ MOST_OF_PART = 4 * BLOCK_BYTES
 MOST_TIMES = 200
 ALWAYS_UNPACKED = 2**30  # bytes, whatever the file's size
 _ROW = 190  # bytes that a row counts beside its text, for the time that an empty one takes
-_limiting = Lock()  # the limit is of the process
 
 
 class Unpacked:
@@ -63,32 +60,6 @@ def unreadable(path: Path, error: Exception, row: int | None = None) -> InputErr
     where = "" if row is None else f" after row {row}"
     reason = str(error).splitlines()[0]
     return InputError(f"{path}: cut off or damaged{where} ({reason}); fetch it again")
-
-
-@contextmanager
-def bounded_memory(most: int) -> Iterator[None]:
-    """Let the block take `most` further bytes; MemoryError is raised where it asks for more.
-
-    What a decoder will ask for is not known in advance: the metadata of a file may lie. Other
-    threads of this process have the same limit meanwhile.
-    """
-    with _limiting:
-        before, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        limit = _bytes_of_data() + most
-        if before != resource.RLIM_INFINITY:  # the user's own
-            limit = min(limit, before)
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
-        try:
-            yield
-        finally:
-            resource.setrlimit(resource.RLIMIT_DATA, (before, hard))
-
-
-def _bytes_of_data() -> int:
-    """Return the bytes that the system counts for this process under this limit."""
-    with open("/proc/self/status", encoding="utf-8") as status:
-        line = next(line for line in status if line.startswith("VmData:"))
-    return int(line.split()[1]) * 1024
 
 
 def parts(path: Path, batch: pa.RecordBatch, row: int, longest: int) -> Iterator[pa.Table]:

@@ -97,6 +97,17 @@ def test_sql_prints_no_cell_that_a_spreadsheet_runs(
     ]
 
 
+def test_values_steer_no_terminal_and_stay_as_they_are_in_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, results: Path
+) -> None:
+    cells = "select chr(27) || '[2J' || chr(155) || chr(10) || 'next' as \"\x1b]0;a\x07\""
+    assert main(["sql", str(results), cells, "--csv"]) == 0
+    assert capsys.readouterr().out == '\x1b]0;a\x07\n"\x1b[2J\x9b\nnext"\n'
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["sql", str(results), cells, "--csv"]) == 0
+    assert capsys.readouterr().out == '\\x1b]0;a\\x07\n"\\x1b[2J\\x9b\nnext"\n'
+
+
 def test_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], results: Path) -> None:
     assert str(results) in refusal(capsys, "export", results, results / "tables")
 

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dreamer_study.model.evaluation.lm_eval_definitions import build_task
+from dreamer_study.model.evaluation.lm_eval_tasks import LmEvalTask
 from dreamer_study.pipeline.benchmarks.items import benchmark_items, task_file, task_specifications
 from dreamer_study.pipeline.benchmarks.table import BENCHMARKS, resolve_benchmark
 from dreamer_study.pipeline.errors import InputError
@@ -322,3 +323,22 @@ def test_a_task_file_names_no_files_of_its_own(tmp_path):
     (specification,) = task_specifications(benchmark, tmp_path, tmp_path / "out", beside=tmp_path)
     task = build_task(specification, tmp_path / "cache")
     assert [item["question"] for item in task.eval_docs] == ["1 + 1?"]
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{{ 'a' * 3000000000 }}", "{{ question|center(3000000000) }}", "{{ '%3000000000d' % 1 }}"],
+)
+def test_a_template_that_repeats_a_text_takes_bounded_memory(tmp_path, template):
+    lines(tmp_path / "test.jsonl", [{"question": "1 + 1?", "answer": "2"}])
+    (tmp_path / "sums.yaml").write_text(
+        "task: sums\noutput_type: generate_until\ntest_split: test\n"
+        "doc_to_text: '{{question}}'\ndoc_to_target: '{{answer}}'\n"
+        "metric_list: [{metric: exact_match}]\n"
+    )
+    entry = {"name": "sums", "task": "sums", "repository": "me/sums", "metric": "exact_match"}
+    overrides = {"doc_to_text": template}
+    benchmark = resolve_benchmark({**entry, "yaml": "sums.yaml", "overrides": overrides})
+    (specification,) = task_specifications(benchmark, tmp_path, tmp_path / "out", beside=tmp_path)
+    with pytest.raises(InputError, match=r"prompts take more than 2 GB; does a template repeat"):
+        LmEvalTask(specification, cache=tmp_path / "cache")

@@ -111,6 +111,14 @@ def test_a_number_is_said_as_it_stands_in_the_file(tmp_path: Path) -> None:
         read_curves(tmp_path / "curves.jsonl")
 
 
+def test_a_name_that_no_figure_can_show_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "curves.csv"
+    rows = [f"{name},0,{tokens},0.5" for name in ("LA", "N" * 300) for tokens in (1000, 2000)]
+    path.write_text("\n".join(["variant,seed,tokens,score", *rows]) + "\n")
+    with pytest.raises(InputError, match=r"variant 'N{40}'... has 300 characters; a name has at"):
+        read(path)
+
+
 def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_text("no Parquet")
     (tmp_path / "a.xlsx").touch()

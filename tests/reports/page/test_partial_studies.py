@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.data import StudyData, read_study
 from dreamer_study.reports.figures.accuracy import accuracy
 from dreamer_study.reports.page.answer import first_screen, read_answer
@@ -272,3 +273,18 @@ def test_results_from_elsewhere_may_lack_almost_everything(tmp_path: Path) -> No
     assert "other" in found.answer
     assert "riddles" in found.text
     assert "neither the configuration nor the code version" in found.text
+
+
+@pytest.mark.parametrize("name", ["task", "variant"])
+def test_a_name_that_no_figure_can_show_is_one_line(tmp_path: Path, name: str) -> None:
+    long = "N" * 300
+    run, task = ("LA", long) if name == "task" else (long, "riddles")
+    row = {"run_id": "a", "metric": "acc", "filter": "none", "value": 0.2}
+    tables = {
+        "studies": [{"study_id": STUDY}],
+        "models": [{"study_id": STUDY, "model_id": run, "variant": run}],
+        "runs": [{"run_id": "a", "study_id": STUDY, "model_id": run}],
+        "evaluations": [{**row, "tokens": tokens, "task": task} for tokens in POINTS],
+    }
+    with pytest.raises(InputError, match=r"results.duckdb: \w+ 'N{40}'... has 300 characters"):
+        read_study(entered(tmp_path / "results.duckdb", tables), STUDY)

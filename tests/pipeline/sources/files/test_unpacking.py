@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import resource
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import pytest
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.files import arrow_rows, json_rows, table_rows, unpacking
 from dreamer_study.pipeline.sources.files.readers import open_rows
+from dreamer_study.pipeline.storage.memory import bounded_memory
 
 TEXT = "x y " * 125_000
 ROWS = 8192  # 4 GB of that text
@@ -181,10 +183,8 @@ def test_an_array_whose_parts_do_not_fit_is_damaged(tmp_path: Path) -> None:
 
 
 def test_a_limit_of_memory_ends_with_its_block() -> None:
-    import resource
-
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    with pytest.raises(MemoryError), unpacking.bounded_memory(2**24):
+    with pytest.raises(MemoryError), bounded_memory(2**24):
         bytearray(2**30)
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
     assert len(bytearray(2**28)) == 2**28
