@@ -36,15 +36,19 @@ _NO_MEMORY_WORDS = (
 )
 
 
-def is_full_disk(error: BaseException) -> bool:
-    """Whether an error says that there is no room for what is to be written.
+def is_full_disk(error: BaseException | None) -> bool:
+    """Whether an error, or its cause, says that there is no room for what is to be written.
 
     Libraries that raise errors of their own give the system's words, but not its number.
     """
-    if getattr(error, "errno", None) in _NO_ROOM:
-        return True
     words = (*map(os.strerror, _NO_ROOM), *_NO_ROOM_WORDS)
-    return any(word in str(error) for word in words)
+    while error is not None:
+        if getattr(error, "errno", None) in _NO_ROOM:
+            return True
+        if any(word in str(error) for word in words):
+            return True
+        error = error.__cause__
+    return False
 
 
 def is_short_of_memory(error: BaseException | None) -> bool:

@@ -21,7 +21,7 @@ from lm_eval.api.task import ConfigurableTask, Task
 from dreamer_study.model.evaluation.lm_eval_files import find_task, read_task
 from dreamer_study.model.evaluation.right_answers import check_right_answers
 from dreamer_study.model.evaluation.trust import check_overrides, sandbox_templates
-from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.errors import InputError, is_full_disk, is_short_of_memory
 from dreamer_study.pipeline.storage.memory import bounded_memory
 
 MOST_OF_PROMPTS = 2 * 2**30  # bytes that a task may take with its data
@@ -163,9 +163,13 @@ def _load_data(
         )
     except Exception as error:  # the library and its parsers raise whatever they come across
         where = f"{path}, configuration {configuration}" if configuration else f"{path}"
-        raise InputError(
-            f"{what}: no data in {where} ({one_line(error)}); fetch it with `dreamer download`"
-        ) from error
+        advice = "fetch it with `dreamer download`"
+        if is_full_disk(error):
+            place = cache or datasets.config.HF_DATASETS_CACHE
+            advice = f"the disk of {place} is full: free some space, and run again"
+        elif is_short_of_memory(error):
+            advice = "end other programs, or take a machine with more memory"
+        raise InputError(f"{what}: no data in {where} ({one_line(error)}); {advice}") from error
     missing = [name for name in names if name not in data]
     if missing:
         raise InputError(f"{what}: {path} has no split {missing[0]!r}, only {', '.join(data)}")

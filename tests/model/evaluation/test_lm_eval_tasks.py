@@ -4,6 +4,7 @@ lm-eval builds them."""
 from __future__ import annotations
 
 import copy
+import errno
 import json
 import math
 import os
@@ -13,6 +14,7 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
+import datasets
 import pytest
 import torch
 from hypothesis import given
@@ -438,3 +440,25 @@ def test_a_limit_asks_a_sample_whose_items_keep_their_ids(tmp_path: Path) -> Non
     assert [f"shapes/{prompt[1:]}" for prompt, _ in again.requests["generate_until"]] == list(
         asked[5]
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (OSError("Not enough disk space. Needed: Unknown size"), "is full: free some space"),
+        (OSError(errno.ENOSPC, "No space left on device"), "is full: free some space"),
+        (MemoryError(), "a machine with more memory"),
+        (ValueError("no such configuration"), "fetch it with `dreamer download`"),
+    ],
+)
+def test_data_that_cannot_be_loaded_have_the_right_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, advice: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("while generating the data set") from error
+
+    monkeypatch.setattr(datasets, "load_dataset", fail)
+    with pytest.raises(InputError) as raised:
+        build_task(specification("gsm8k", "gsm8k", tmp_path), tmp_path)
+    assert advice in str(raised.value)
+    assert ("dreamer download" in str(raised.value)) == isinstance(error, ValueError)
