@@ -60,8 +60,8 @@ function csv(figure) {
   const panels = chosenPanels(figure);
   panels.forEach((panel, number) => {
     for (const part of Object.values(panel.datasets)) {
-      if (!part.length || "words" in part[0]) continue;
-      const columns = Object.keys(part[0]);
+      const columns = Object.keys(part[0] ?? {});
+      if (columns.length < 2 || columns.includes("words")) continue; // a line at one number is no data either
       const title = panel.title || panels[number - 1]?.title || number + 1;
       byColumns.set(columns.join(), [...(byColumns.get(columns.join()) ?? []), ...part.map((row) => ({ panel: title, ...row }))]);
     }

@@ -135,12 +135,28 @@ def test_the_answer_is_on_the_first_screen(
         (
             "axis",
             "seconds",
-            ("answer", "token-ratios", "ratio-", "depth-attention", "expert-", "other-"),
+            (
+                "answer",
+                "token-ratios",
+                "cost-ratios",
+                "ratio-",
+                "depth-attention",
+                "expert-",
+                "other-",
+            ),
         ),
         (
             "scale",
             "linear",
-            ("token-ratios", "ratio-", "depth-attention", "expert-", "other-", "perplexity"),
+            (
+                "token-ratios",
+                "cost-ratios",
+                "ratio-",
+                "depth-attention",
+                "expert-",
+                "other-",
+                "perplexity",
+            ),
         ),
     ],
 )
@@ -469,7 +485,7 @@ def test_a_saved_drawing_and_a_saved_page_have_as_many_marks_as_the_page(
     # a marker and a name, which the page has in HTML
     legend = "2 * figure.querySelectorAll('.legend li').length"
     counted = of_files(page, kind, f"[{IN_FILE[kind]}, {on_page} + {legend}]")
-    assert len(counted) == 14
+    assert len(counted) == 15
     assert {name: pair for name, pair in counted.items() if pair[0] != pair[1] or not pair[0]} == {}
 
 
@@ -503,7 +519,7 @@ def test_a_saved_picture_is_not_blank(page: Browser) -> None:
         return pixels.filter((pixel) => pixel !== 0xffffffff).length;
     })()"""
     found = of_files(page, "png", inked)
-    assert len(found) == 14
+    assert len(found) == 15
     # a title has a tenth of them
     assert {name: pixels for name, pixels in found.items() if pixels < 10_000} == {}
 
@@ -517,7 +533,7 @@ def test_a_saved_table_has_a_row_for_each_mark(page: Browser) -> None:
     drawn = "figure.querySelectorAll('.live .role-mark:is(.mark-symbol, .mark-rect) > :not([opacity=\"0\"])').length"
     images = "figure.querySelectorAll('.live :is(image, canvas)').length"
     found = of_files(page, "csv", f"[await file.text(), {drawn}, {images}]")
-    assert len(found) == 14
+    assert len(found) == 15
     for name, (text, marks, pictures) in found.items():
         values = table(text).drop(columns=["panel"]).select_dtypes("number").dropna(how="all")
         ends = 2 if name == "answer" else 1  # a row of a bar has a mark at each end
