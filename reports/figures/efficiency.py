@@ -113,8 +113,9 @@ def cost_ratios(
     )
     shown = present(styles, all_rows)
     panels = []
+    title = f"less than {baseline}  ←  1  →  more"
     for depth, part in all_rows.groupby("depth"):
-        drawn = _chart(part, shown, low, high)
+        drawn = _chart(part, shown, low, high, title=title)
         ratios = [f"{row.variant} in {row.name}: {row.label}" for row in part.itertuples(False)]
         description = f"Ratios at {depth_name(depth).lower()}. {'; '.join(ratios)}."
         panels.append(panel(depth_name(depth), description, drawn, depth=depth))
@@ -186,6 +187,7 @@ def _chart(
     *,
     by: str = "name",
     chosen: chart.Parameter | None = None,
+    title: str = "",
 ) -> chart.Specification:
     """Draw a row for each measure with a line for each variant, or `by` variant a row for each.
 
@@ -205,7 +207,7 @@ def _chart(
         base = base.encode(y=y, yOffset=alt.YOffset("variant:N", sort=variants))
         lines = len(names) * len(variants)
     domain = [low, high * (high / low) ** 0.3]  # with room for the labels on the right
-    title = direction(rows)
+    title = title or direction(rows)
     scale = alt.Scale(type="log", domain=domain, nice=False)
     x = alt.X("shown:Q", title=title, scale=scale, axis=ratio_axis(low, high))
     shapes = alt.Scale(domain=list(SHAPES), range=list(SHAPES.values()))
