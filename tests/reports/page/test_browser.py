@@ -530,7 +530,9 @@ def table(text: str) -> pd.DataFrame:
 
 def test_a_saved_table_has_a_row_for_each_mark(page: Browser) -> None:
     page.draw_all()
-    drawn = "figure.querySelectorAll('.live .role-mark:is(.mark-symbol, .mark-rect) > :not([opacity=\"0\"])').length"
+    # of a figure with markers its areas are in a file of their own
+    marks = "figure.querySelectorAll('.live .role-mark.mark-{} > :not([opacity=\"0\"])').length"
+    drawn = f"({marks.format('symbol')} || {marks.format('rect')})"
     images = "figure.querySelectorAll('.live :is(image, canvas)').length"
     found = of_files(page, "csv", f"[await file.text(), {drawn}, {images}]")
     assert len(found) == 15
