@@ -94,9 +94,12 @@ def answer(
         strip = _strip(rows, arrows, grid, shown, slider)
         panels.append(panel("", f"Ratios: {_in_words(rows, first)}", strip, depth=depth))
     baseline = baseline_of(ratios)
+    arrow = "An arrow"
+    if panels and len(shown) > MANY_ARROWS + 1:
+        arrow = "Where the slider is at one score an arrow"
     caption = (
         "Each marker is a checkpoint, the mean over its seeds."
-        f" {chart.of_bands(curves['seeds'])} An arrow leads from {baseline}, the baseline, to a"
+        f" {chart.of_bands(curves['seeds'])} {arrow} leads from {baseline}, the baseline, to a"
         " variant at equal height, and is as long as the ratio; a dashed arrow is a bound. The"
         " strip has the ratios with 95 % confidence intervals, over seeds and items. Filled:"
         " significant after correction; hollow: not. → at the edge:"
@@ -335,9 +338,10 @@ def _chart(
         stopped = alt.Chart(chart.records(shown.iloc[[place]], columns))
         dashed = stopped.mark_rule(strokeDash=[4, 3], strokeWidth=1.6, xOffset=-4 * place)
         dashed = dashed.encode(x=x, color=chart.colour(styles))
-        layers.append(dashed.encode(y=alt.Y("best:Q", title=None), y2=alt.Y2("baseline_best:Q")))
+        of_best = alt.Y("best:Q", title=measure_label(first))
+        layers.append(dashed.encode(y=of_best, y2=alt.Y2("baseline_best:Q")))
     layers += [name for _, name in levels]
-    layers.append(_names_at_ends(rows.assign(name=rows["variant"].map(names)), x, y, styles))
+    layers.append(_names_at_ends(rows.assign(words=rows["variant"].map(names)), x, y, styles))
     return chart.layered(*layers, width=520, height=HEIGHT, params=[slider])
 
 
@@ -378,9 +382,9 @@ def _names_at_ends(
     top = HEIGHT - LINE / 2 - (steps[-1] - steps)
     placed = low + np.minimum(upward, top) / HEIGHT * (high - low)
     ends = ends.assign(value=placed, tokens=rows["tokens"].max())
-    base = alt.Chart(chart.records(ends, ["variant", "tokens", "value", "name"]))
+    base = alt.Chart(chart.records(ends, ["variant", "tokens", "value", "words"]))
     text = base.mark_text(align="left", dx=8, fontSize=11, fontWeight=600)
-    return text.encode(x=x, y=y, text=alt.Text("name:N"), color=chart.colour(styles))
+    return text.encode(x=x, y=y, text=alt.Text("words:N"), color=chart.colour(styles))
 
 
 def _slider(arrows: pd.DataFrame, first: Mapping[str, Any]) -> chart.Parameter:

@@ -24,8 +24,10 @@ from dreamer_study.reports.figures.rendering import Figure, Panel, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style, present
 from dreamer_study.reports.text.names import are_many, depth_name, measure_label
 from dreamer_study.reports.text.numbers import counted
-from dreamer_study.reports.text.ratios import read_for
+from dreamer_study.reports.text.ratios import leading, read_for
 from dreamer_study.sql.names import AVERAGE
+
+COSTS = {"flops": "FLOPs", "seconds": "seconds"}  # of a training token
 
 
 def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
@@ -74,6 +76,61 @@ def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
         circles,
         wide=True,
         finding=_finding(rows),
+    )
+
+
+def cost_ratios(
+    rows: pd.DataFrame, costs: pd.DataFrame, styles: Mapping[str, Style]
+) -> Figure | None:
+    """Draw the ratios of the answer in tokens, in training FLOPs and in seconds of training.
+
+    A token of each model has one cost, so a ratio in FLOPs is that in tokens times the costs of a
+    token over the baseline's. `rows` are those of `StudyData.ratios`, `costs` those of
+    `StudyData.costs`. None where no cost is known.
+    """
+    rows = known(leading(rows))
+    baseline = baseline_of(rows)
+    own = rows[["depth", "variant"]].merge(costs, how="left").set_axis(rows.index)
+    keys = rows[["depth"]].assign(variant=baseline)
+    of_baseline = keys.merge(costs, how="left").set_axis(rows.index)
+    parts = [rows.assign(name="tokens")]
+    for column, name in COSTS.items():
+        scale = own[column] / of_baseline[column]
+        scaled = {end: rows[end] * scale for end in ("shown", "ratio", "low", "high")}
+        parts.append(rows.assign(name=name, **scaled)[scale.notna()])
+    if sum(map(len, parts[1:])) == 0:
+        return None
+    all_rows = pd.concat(parts, ignore_index=True)
+    all_rows = all_rows.assign(
+        label=[label(row) for row in all_rows.to_dict("records")],
+        hollow=(all_rows["low"] <= 1) & (all_rows["high"] >= 1) | all_rows["low"].isna(),
+    )
+    limits = all_rows[["shown", "low", "high"]].astype(float)
+    low = min(0.8, float(limits.min().min()) / EDGE)
+    high = max(1.25, float(limits.max().max()) * EDGE)
+    all_rows = all_rows.assign(
+        least=all_rows["low"].fillna(low), most=all_rows["high"].fillna(high)
+    )
+    shown = present(styles, all_rows)
+    panels = []
+    title = f"less than {baseline}  ←  1  →  more"
+    for depth, part in all_rows.groupby("depth"):
+        drawn = _chart(part, shown, low, high, title=title)
+        ratios = [f"{row.variant} in {row.name}: {row.label}" for row in part.itertuples(False)]
+        description = f"Ratios at {depth_name(depth).lower()}. {'; '.join(ratios)}."
+        panels.append(panel(depth_name(depth), description, drawn, depth=depth))
+    circles = {name: replace(style, shape="circle") for name, style in shown.items()}
+    return figure(
+        "cost-ratios",
+        "The answer in tokens, FLOPs and seconds",
+        f"What each variant takes over what {baseline} takes, to the scores of the answer. A ratio"
+        " in FLOPs is the ratio in tokens times the training FLOPs of a token over"
+        f" {baseline}’s; seconds are those of the device that trained, the median of the runs."
+        " Lines: 95 % confidence intervals (CI) of the tokens, over seeds and items. Hollow: a CI"
+        " that holds 1.",
+        panels,
+        circles,
+        wide=True,
     )
 
 
@@ -130,6 +187,7 @@ def _chart(
     *,
     by: str = "name",
     chosen: chart.Parameter | None = None,
+    title: str = "",
 ) -> chart.Specification:
     """Draw a row for each measure with a line for each variant, or `by` variant a row for each.
 
@@ -149,7 +207,7 @@ def _chart(
         base = base.encode(y=y, yOffset=alt.YOffset("variant:N", sort=variants))
         lines = len(names) * len(variants)
     domain = [low, high * (high / low) ** 0.3]  # with room for the labels on the right
-    title = direction(rows)
+    title = title or direction(rows)
     scale = alt.Scale(type="log", domain=domain, nice=False)
     x = alt.X("shown:Q", title=title, scale=scale, axis=ratio_axis(low, high))
     shapes = alt.Scale(domain=list(SHAPES), range=list(SHAPES.values()))

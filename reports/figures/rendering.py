@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 from uuid import uuid4
 
@@ -31,6 +32,7 @@ from dreamer_study.reports.figures.chart import (
 )
 from dreamer_study.reports.style.theme import LIGHT, Style, themed, vega_config
 
+CAPTION = {1: 100, 2: 110, 3: 160}  # characters of a line of a caption, by columns of panels
 ENDINGS = ("svg", "pdf", "png")  # of the files of a figure for papers
 # Panels have their scales for themselves in a composed figure, as in the page.
 _APART = {
@@ -198,16 +200,26 @@ def composed(figure: Figure) -> dict[str, Any]:
         return {**inner, "title": panel.title} if panel.title else inner
 
     panels = [part(panel, number) for number, panel in enumerate(figure.panels)]
+    columns = 1 if figure.wide else min(3, len(panels))
     grid: dict[str, Any] = {
         "concat": panels,
-        "columns": 1 if figure.wide else min(3, len(panels)),
+        "columns": columns,
         "spacing": 28,
     }
     grid["resolve"] = _APART
     if figure.marks:
         legend = part(panel("", "", _legend(figure.marks)), len(panels))
         grid = {"vconcat": [legend, grid], "spacing": 18, "resolve": _APART}
-    title = {"text": figure.title, "fontSize": 15, "offset": 14}
+    title = {
+        "text": figure.title,
+        "fontSize": 15,
+        "offset": 14,
+        # what the figure shows and how to read it goes along with a saved file
+        "subtitle": wrap(f"{figure.finding} {figure.caption}".strip(), CAPTION[columns]),
+        "subtitleColor": LIGHT["muted"],
+        "subtitleFontSize": 11,
+        "subtitlePadding": 6,
+    }
     whole = {
         **grid,
         "datasets": datasets,

@@ -117,6 +117,7 @@ def _page(data: StudyData, *, beside: bool) -> tuple[str, list[Figure]]:
         question=QUESTION,
         first=first,
         answer=answer,
+        numbers={figure.name: place for place, figure in enumerate(figures, start=1)},
         toolbar=toolbar(figures, looks, data.costs),
         identity=_identity(data),
         sections=shown,

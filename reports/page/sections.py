@@ -26,6 +26,7 @@ from dreamer_study.reports.tables import results as result_tables
 from dreamer_study.reports.tables import runs as run_tables
 from dreamer_study.reports.tables.hyperparameters import hyperparameters
 from dreamer_study.reports.text import token_stream
+from dreamer_study.reports.text.costs import total_cost
 from dreamer_study.reports.text.limitations import data_doubts, limitations
 from dreamer_study.reports.text.names import depth_name, task_name
 from dreamer_study.reports.text.numbers import counted, listed, number, tokens
@@ -103,7 +104,7 @@ def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 
 def _training(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show loss curves, and what the token stream was; folded, costs, settings and the runs."""
-    texts = [token_stream.epochs(data), token_stream.streams(data)]
+    texts = [total_cost(data), token_stream.epochs(data), token_stream.streams(data)]
     recipe = data.config("study", "training")
     resources = table_block(data, "resources", result_tables.resources, styles)
     settings = table_block(data, "models runs", hyperparameters, recipe, styles)

@@ -43,23 +43,46 @@ const quoted = (value) => {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 
-// All rows of a figure: the panel, the number of the data within the panel, and their own columns. Levels (`words` at `y`)
-// are no data.
-function csv(figure) {
-  const rows = chosenPanels(figure).flatMap((panel, number) =>
-    Object.values(panel.datasets).flatMap((part, place) =>
-      part.map((row) => ({ panel: panel.title || number + 1, data: place + 1, ...row }))));
-  const kept = rows.filter((row) => !("words" in row));
-  const columns = fields(kept);
-  return [columns, ...kept.map((row) => columns.map((column) => row[column]))]
+const textOf = (rows) => {
+  const columns = fields(rows);
+  return [columns, ...rows.map((row) => columns.map((column) => row[column]))]
     .map((line) => line.map(quoted).join(",")).join("\r\n") + "\r\n";
+};
+
+// What the rows with these columns are, for the name of their file; empty for what the figure is about.
+const kindOf = (columns) =>
+  columns.includes("run_id") ? "seeds" : columns.includes("baseline_tokens") ? "arrows" : columns.includes("least") ? "ratios" : "";
+
+// The rows of a figure with their panel, one file for each kind of row: [the end of its name, its text]. Texts in a drawing
+// (`words`) are no data.
+function csv(figure) {
+  const byColumns = new Map();
+  const panels = chosenPanels(figure);
+  panels.forEach((panel, number) => {
+    for (const part of Object.values(panel.datasets)) {
+      const columns = Object.keys(part[0] ?? {});
+      if (columns.length < 2 || columns.includes("words")) continue; // a line at one number is no data either
+      const title = panel.title || panels[number - 1]?.title || number + 1;
+      byColumns.set(columns.join(), [...(byColumns.get(columns.join()) ?? []), ...part.map((row) => ({ panel: title, ...row }))]);
+    }
+  });
+  const files = [...byColumns.values()].map((rows) => [kindOf(Object.keys(rows[0])), rows]);
+  files.sort(([one, rows], [other, others]) => Boolean(one) - Boolean(other) || others.length - rows.length);
+  const ends = new Set();
+  return files.map(([kind, rows], number) => {
+    const usual = number && !kind ? `${number + 1}` : kind;
+    const end = number === 0 ? "" : `-${ends.has(usual) ? `${usual}-${number + 1}` : usual}`;
+    ends.add(usual);
+    return [end, textOf(rows)];
+  });
 }
 
 // A page that draws the figure alone, to be embedded in another.
 function pageOf(figure) {
   const script = (text) => `<script>${text.replaceAll("<\/script", "<\\/script")}<\/script>`;
   const drawn = JSON.stringify(composed(figure)).replaceAll("<", "\\u003c"); // which ends no script, in whatever case
-  return `<!doctype html><meta charset="utf-8"><title>${figure.dataset.figure}</title><div id="figure"></div>
+  return `<!doctype html><meta charset="utf-8"><title>${figure.dataset.figure}</title>
+<style>body { margin: 0 } #figure { display: block } #figure svg { width: auto; max-width: 100%; height: auto; max-height: 100vh }</style><div id="figure"></div>
 ${script(library)}${script(`vegaEmbed("#figure", ${drawn}, { mode: "vega-lite", renderer: "svg", actions: false })`)}`;
 }
 
@@ -67,7 +90,10 @@ async function saveFigure(button) {
   const figure = figureOf(button);
   const kind = button.dataset.file;
   const name = `${figure.dataset.figure}.${kind}`;
-  if (kind === "csv") return save(name, "text/csv", csv(figure));
+  if (kind === "csv") {
+    for (const [end, text] of csv(figure)) save(`${figure.dataset.figure}${end}.csv`, "text/csv", text);
+    return;
+  }
   if (kind === "html") return save(name, "text/html", pageOf(figure));
   const { view } = await vegaEmbed(document.createElement("div"), composed(figure), { mode: "vega-lite", actions: false, logLevel: 0 });
   if (kind === "svg") return save(name, "image/svg+xml", await view.toSVG());

@@ -53,9 +53,9 @@ VEGA_SHAPES = {name: name for name in SHAPES[:4]} | {
     "hourglass": "M-0.8,-0.9H0.8L0.18,0L0.8,0.9H-0.8L-0.18,0Z",
 }
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 2, 2, 2))
-# Dark to bright, of evenly rising lightness (viridis): reads the same in light, in dark and in
-# grey.
-RAMP = ("#440154", "#443983", "#31688e", "#21918c", "#35b779", "#90d743", "#fde725")
+# Dark to bright, of rising lightness (viridis without its darkest end, which nobody sees on a dark
+# page): reads the same in light, in dark and in grey.
+RAMP = ("#6457b8", "#4a73b8", "#348aa5", "#219a8c", "#35b779", "#90d743", "#fde725")
 FONT = "Inter, Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
 _VARIABLES = {light: f"var(--{name})" for name, light in LIGHT.items()}

@@ -23,6 +23,7 @@ from dreamer_study.reports.text.names import depth_name, task_name, task_order
 from dreamer_study.reports.text.numbers import NOTHING, THIN, number, percent, ratio
 from dreamer_study.sql.names import AVERAGE
 
+NEAR = 0.05  # of their tokens: checkpoints of two models so near have one row
 BOUNDS = {"at least": f"≤{THIN}", "at most": f"≥{THIN}"}  # of the ratio, by that of the factor
 
 
@@ -105,6 +106,9 @@ def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
         for row in marked.to_dict("records")
     }
     models = ordered(rows, styles)[["depth", "variant"]].drop_duplicates()
+    # the tokens to the baseline's best are for a benchmark on which a variant had it
+    others = rows[rows["variant"] != rows["baseline"]]
+    has_tokens = set(others.loc[others["bound"].isin(["exact", "at least"]), "task"])
     body = []
     previous_depth = None
     for depth, variant in models.itertuples(index=False):
@@ -115,6 +119,8 @@ def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
         for task in tasks:
             row = by_cell.get((depth, variant, task, False), {})
             cells.append(Cell(percent(row.get("accuracy")).rstrip("%"), kind=row.get("kind", "")))
+            if task not in has_tokens:
+                continue
             bound = BOUNDS.get(row.get("bound"), "")
             flag = "†" if row.get("near_chance") is True else ""
             cells.append(Cell(f"{bound}{_tokens(row.get('data_efficiency'))}{flag}", kind="quiet"))
@@ -122,10 +128,14 @@ def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
         previous_depth = depth
     top = [Cell("Model", kind="left", scope="col", rows=2), Cell("Depth", scope="col", rows=2)]
     top += [Cell(task_name(text), scope="col") for text in texts]
-    top += [Cell(task_name(task), scope="colgroup", span=2) for task in tasks]
+    for task in tasks:
+        span = 2 if task in has_tokens else 1
+        top.append(Cell(task_name(task), scope="colgroup" if span > 1 else "col", span=span))
     second = [Cell("PPL ↓", scope="col") for _ in texts]
     for _ in tasks:
-        second += [Cell("Acc ↑", scope="col"), Cell("Tokens ↓", scope="col")]
+        second.append(Cell("Acc ↑", scope="col"))
+        if task in has_tokens:
+            second.append(Cell("Tokens ↓", scope="col"))
     return Table(
         name="table-2",
         caption=(
@@ -223,11 +233,12 @@ def curve_numbers(curve: pd.DataFrame, styles: Mapping[str, Style], depth: int) 
     body = []
     for task in task_order(curve["task"]):
         part = curve[curve["task"] == task]
+        near = _together(part["tokens"])
         shown = {
-            (row["tokens"], row["variant"]): percent(row["accuracy"], error=_error(row))
+            (near[row["tokens"]], row["variant"]): percent(row["accuracy"], error=_error(row))
             for row in part.to_dict("records")
         }
-        for count in sorted(part["tokens"].unique()):
+        for count in dict.fromkeys(near.values()):
             cells = [shown.get((count, variant), NOTHING) for variant in variants]
             body.append((task, [task_name(task), number(count), *cells]))
     return table(
@@ -237,6 +248,17 @@ def curve_numbers(curve: pd.DataFrame, styles: Mapping[str, Style], depth: int) 
         [left("Benchmark"), "Tokens", *variants],
         body,
     )
+
+
+def _together(counts: pd.Series) -> dict[float, float]:
+    """Map each count to the lowest one that is within `NEAR` below: they have a row together."""
+    first = -math.inf
+    rows = {}
+    for count in sorted(counts.unique()):
+        if count > first * (1 + NEAR) or first < 0:
+            first = count
+        rows[count] = first
+    return rows
 
 
 def _error(row: Mapping[str, Any]) -> float:

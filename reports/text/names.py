@@ -114,7 +114,8 @@ def shortest(names: Iterable[str], most: int) -> dict[str, str]:
         start = _common_beginning(long)
         end = _common_beginning([name[::-1] for name in long])
         room = min(map(len, long)) - start - end
-        for name in long if room > 0 else []:
+        differ_inside = long if room > 0 else []
+        for name in differ_inside:
             middle = name[start : len(name) - end]
             short[name] = f"{'…' if start else ''}{middle}{'…' if end else ''}"
     cut_names = {name: cut(text.replace(" ", "\u00a0"), most) for name, text in short.items()}

@@ -223,8 +223,8 @@ def test_the_curves_have_no_text_but_levels_and_names_beyond_their_ends() -> Non
     curves, _ = draw(ratios(), at_scores(np.full(101, 1.7))).panels
     x = [layer.get("encoding", {}).get("x", {}) for layer in curves.specification["layer"]]
     assert max(part["scale"]["domain"][1] for part in x if "scale" in part) > 1.2 * 16e6
-    names = [rows for rows in data(curves.specification) if "name" in rows[0]]
-    assert {row["name"] for rows in names for row in rows} == {"LA", "DR"}
+    names = [rows for rows in data(curves.specification) if {"words", "tokens"} <= {*rows[0]}]
+    assert {row["words"] for rows in names for row in rows} == {"LA", "DR"}
     assert {float(row["tokens"]) for rows in names for row in rows} == {16e6}
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from dreamer_study.reports.figures.accuracy import accuracy, task_loss
-from dreamer_study.reports.figures.efficiency import token_ratios
+from dreamer_study.reports.figures.efficiency import cost_ratios, token_ratios
 from dreamer_study.reports.figures.ratio_map import ratio_map
 from dreamer_study.reports.figures.rendering import Figure
 from dreamer_study.reports.page.toolbar import toolbar
@@ -98,3 +98,17 @@ def test_many_benchmarks_have_one_panel_of_curves(count: int, panels: int) -> No
     menus = toolbar([drawn], styles(["LA", "DR"]), pd.DataFrame()).menus
     (benchmarks,) = (menu for menu in menus if menu.name == "task")
     assert len(benchmarks.options) == count + 2
+
+
+def test_a_ratio_in_flops_is_that_in_tokens_times_the_costs_of_a_token() -> None:
+    costs = pd.DataFrame(
+        {"depth": 4, "variant": ["LA", "DR"], "flops": [2e9, 3e9], "seconds": [2.0, None]}
+    )
+    looks = styles(["LA", "DR"])
+    (panel,) = cost_ratios(ratios(), costs, looks).panels
+    rows = {row["name"]: row for part in data(panel.specification) for row in part if "name" in row}
+    assert set(rows) == {"tokens", "FLOPs"}, "nobody knows the seconds of DR"
+    assert float(rows["FLOPs"]["shown"]) == pytest.approx(1.5 * 1.7)
+    assert float(rows["FLOPs"]["least"]) == pytest.approx(1.5 * 1.4)
+    assert rows["FLOPs"]["label"] == "2.55x (2.10 to 3.00)"
+    assert cost_ratios(ratios(), costs.iloc[:0], looks) is None

@@ -135,12 +135,28 @@ def test_the_answer_is_on_the_first_screen(
         (
             "axis",
             "seconds",
-            ("answer", "token-ratios", "ratio-by", "depth-attention", "expert-", "other-"),
+            (
+                "answer",
+                "token-ratios",
+                "cost-ratios",
+                "ratio-",
+                "depth-attention",
+                "expert-",
+                "other-",
+            ),
         ),
         (
             "scale",
             "linear",
-            ("token-ratios", "ratio-by", "depth-attention", "expert-", "other-", "perplexity"),
+            (
+                "token-ratios",
+                "cost-ratios",
+                "ratio-",
+                "depth-attention",
+                "expert-",
+                "other-",
+                "perplexity",
+            ),
         ),
     ],
 )
@@ -187,7 +203,9 @@ def slide(page: Browser, share: float) -> str:
     return page.run(HERO)
 
 
-HERO = "document.querySelector('#figure-answer .live').textContent"
+HERO = (
+    "[...document.querySelectorAll('#figure-answer .live')].map((one) => one.textContent).join(' ')"
+)
 
 
 def test_the_slider_moves_arrow_tokens_ratio_and_height(page: Browser) -> None:
@@ -467,7 +485,7 @@ def test_a_saved_drawing_and_a_saved_page_have_as_many_marks_as_the_page(
     # a marker and a name, which the page has in HTML
     legend = "2 * figure.querySelectorAll('.legend li').length"
     counted = of_files(page, kind, f"[{IN_FILE[kind]}, {on_page} + {legend}]")
-    assert len(counted) == 13
+    assert len(counted) == 15
     assert {name: pair for name, pair in counted.items() if pair[0] != pair[1] or not pair[0]} == {}
 
 
@@ -501,7 +519,7 @@ def test_a_saved_picture_is_not_blank(page: Browser) -> None:
         return pixels.filter((pixel) => pixel !== 0xffffffff).length;
     })()"""
     found = of_files(page, "png", inked)
-    assert len(found) == 13
+    assert len(found) == 15
     # a title has a tenth of them
     assert {name: pixels for name, pixels in found.items() if pixels < 10_000} == {}
 
@@ -512,14 +530,14 @@ def table(text: str) -> pd.DataFrame:
 
 def test_a_saved_table_has_a_row_for_each_mark(page: Browser) -> None:
     page.draw_all()
-    drawn = "figure.querySelectorAll('.live .role-mark:is(.mark-symbol, .mark-rect) > :not([opacity=\"0\"])').length"
+    # of a figure with markers its areas are in a file of their own
+    marks = "figure.querySelectorAll('.live .role-mark.mark-{} > :not([opacity=\"0\"])').length"
+    drawn = f"({marks.format('symbol')} || {marks.format('rect')})"
     images = "figure.querySelectorAll('.live :is(image, canvas)').length"
     found = of_files(page, "csv", f"[await file.text(), {drawn}, {images}]")
-    assert len(found) == 13
+    assert len(found) == 15
     for name, (text, marks, pictures) in found.items():
-        values = (
-            table(text).drop(columns=["panel", "data"]).select_dtypes("number").dropna(how="all")
-        )
+        values = table(text).drop(columns=["panel"]).select_dtypes("number").dropna(how="all")
         ends = 2 if name == "answer" else 1  # a row of a bar has a mark at each end
         assert (len(values) >= max(1, marks / ends), pictures) == (True, 0), name
 
@@ -545,6 +563,33 @@ def test_a_saved_curve_has_the_accuracies(page: Browser) -> None:
     assert set(rows["panel"]) == {"Average", "GSM8K", "MMLU (math)"}
     last = rows[(rows["variant"] == "LA") & (rows["tokens"] == 16_000_000) & rows["items"].notna()]
     assert set(last["accuracy"]) == {0.5}
+
+
+def test_a_saved_file_has_one_kind_of_row(page: Browser) -> None:
+    saved = page.run(
+        "(() => { const name = 'accuracy-depth-4'; const files = []; const before = URL.createObjectURL;"
+        "URL.createObjectURL = (blob) => { files.push(blob); return before(blob); };"
+        "document.querySelector(`[data-figure=${name}] [data-file=csv]`).click();"
+        "URL.createObjectURL = before; return Promise.all(files.map((file) => file.text())); })()"
+    )
+    for text in saved:
+        rows = table(text)
+        assert "data" not in rows
+        assert not rows.drop(columns=["low", "high"], errors="ignore").isna().any(axis=None)
+
+
+def test_a_saved_page_fits_its_window(page: Browser) -> None:
+    fits = """await (async () => {
+        const frame = document.createElement('iframe');
+        frame.style = 'width: 500px; height: 400px';
+        frame.srcdoc = await file.text();
+        document.body.append(frame);
+        while (!frame.contentDocument?.querySelector('#figure svg')) await new Promise((done) => setTimeout(done, 20));
+        const { scrollWidth, clientWidth } = frame.contentDocument.documentElement;
+        frame.remove();
+        return scrollWidth <= clientWidth;
+    })()"""
+    assert all(of_files(page, "html", fits).values())
 
 
 def test_no_saved_cell_is_run_by_a_spreadsheet(page: Browser) -> None:

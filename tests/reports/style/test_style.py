@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dreamer_study.reports.page.report import STYLE
-from dreamer_study.reports.style.theme import COLOURS, MARKERS, styles
+from dreamer_study.reports.style.theme import COLOURS, MARKERS, RAMP, styles
 from dreamer_study.reports.text.numbers import TIMES
 
 
@@ -58,3 +58,9 @@ def test_contrast_is_enough_to_read(mode: int) -> None:
             assert contrast >= 3  # WCAG 1.4.11, graphics
     lights = [light for light, _ in COLOURS.values()]
     assert len(set(lights)) == len(lights)
+
+
+def test_the_first_of_many_depths_is_seen_in_the_dark() -> None:
+    lightness = [luminance(colour) for colour in RAMP]
+    assert lightness == sorted(lightness)
+    assert (lightness[0] + 0.05) / (luminance(COLOURS["paper"][1]) + 0.05) >= 3
