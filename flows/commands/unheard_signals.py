@@ -21,7 +21,8 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+from dreamer_study.model.processes import STOPPING
+
 MOST_SECONDS = 127
 _AS_GRACE = 128  # a byte from here on is no signal: it says how many seconds the grace has
 # Seconds in which the same stop may come twice, as from `timeout`, to the process and its group.
