@@ -59,7 +59,8 @@ class Wrapped(Network):
             # a layer called `logits` is no method
             if not callable(own) or isinstance(own, nn.Module):
                 continue
-            own = partial(self._importing, own)
+            if len(config.files) > 1:
+                own = partial(self._importing, own)
             if name in ("states", "logits"):
                 own = partial(self._run, name, own)
             if name == "states":

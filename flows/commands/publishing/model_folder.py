@@ -32,10 +32,11 @@ def export_model(options: argparse.Namespace) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is not empty, and nothing in it is overwritten; name another")
     study = load_study(options.study, root=options.root)
+    trust_code = options.trust_code or study.trusted
     with only_run(study):
         run, checkpoint = _chosen(study, options)
         with atomic_folder(folder) as unfinished:
-            _write(study, run, checkpoint, unfinished, trust_code=options.trust_code)
+            _write(study, run, checkpoint, unfinished, trust_code=trust_code)
     print(f"{folder}: {run.name} at {checkpoint.tokens:,} tokens; to load the model:")
     trusted = ", trust_remote_code=True" if _has_code(folder) else ""
     print(f"AutoModelForCausalLM.from_pretrained({str(folder)!r}{trusted})")
