@@ -213,7 +213,7 @@ def _check_learns(config: ModuleConfig, model: Network, tokens: Tensor) -> None:
     ]
     if not_parameters:
         raise ModelFailed(
-            f"{config.module}: decayed_parameters() must list parameters, and has a"
+            f"{config.module}: decayed_parameters() must list parameters, but has a"
             f" {not_parameters[0]}"
         )
     with torch.enable_grad():

@@ -115,8 +115,9 @@ def results_once(note: Path, work: Callable[[], Any], *files: Path) -> Any:
             sync(path)
         partial.write_text(json.dumps(results), encoding="utf-8")
 
+    text = make_once(note, write).read_bytes()
     try:
-        return json.loads(make_once(note, write).read_bytes())
+        return json.loads(text)
     except ValueError:
         raise InputError(
             f"{note} is damaged; remove the folder {note.parent}, and the stage is made again"

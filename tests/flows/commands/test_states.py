@@ -127,15 +127,15 @@ def test_the_time_left_of_a_training_has_its_own_column(study: Study) -> None:
     begin_training(study, 0)
     words = "loss 2.500, 1,000 tokens/s, 12,000 tokens, 12 s left"
     with only_run(study), recorded(study):
-        reports.report("screen LA-2 seed 0", 0.5, words)
-        training = states(study)["train LA-2 0"]
+        reports.report("screen LA seed 0", 0.5, words)
+        training = states(study)["train LA 0"]
     assert training.left == 12.0
     assert training.detail == "loss 2.500, 1,000 tokens/s, 12,000 tokens"
 
 
 def test_the_report_runs_from_the_ratios_on(study: Study) -> None:
     with only_run(study), recorded(study):
-        reports.report("evaluate LA-2 seed 0", 0.5, "2 of 4")
+        reports.report("evaluate LA seed 0", 0.5, "2 of 4")
         reports.report("statistics", 0.0, "ratios")
         # what begins is written at once
         assert states(study)["report"] == State("report", state="running", detail="ratios")

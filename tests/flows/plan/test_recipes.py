@@ -190,7 +190,7 @@ def test_an_own_optimizer_is_trusted_copied_and_part_of_the_run(
         ({"schedule": "wsd"}, r"schedule is 'wsd', but it must be constant, .*\{decay: 0.2"),
         ({"clip": -1}, "clip is -1, but it must be greater than 0"),
         ({"momentum": 1}, "momentum is 1, but it must be less than 1"),
-        ({"optimizer_config": {"betas": 1}}, "arguments of a class of your own"),
+        ({"optimizer_config": {"betas": 1}}, "arguments for your own class"),
         ({"optimizer_files": {}}, "unknown key 'optimizer_files'"),
     ],
 )

@@ -279,7 +279,7 @@ def test_checkpoints_without_a_state_are_not_taken_for_those_of_this_run(fresh, 
     status, lines = exit_status(folder)
     assert status == 2
     assert lines == [
-        f"{folder} has checkpoints, but no state to continue from; remove the folder to start over"
+        f"bad input: {folder} has checkpoints, but no state to continue from; remove the folder to start over"
     ]
 
 
@@ -455,7 +455,7 @@ def test_bad_input_is_one_line_and_status_2(fresh, exit_status, changes, message
 
 
 def test_a_folder_without_a_run_and_a_stop_before_the_first_token(fresh, exit_status, tmp_path):
-    assert exit_status(tmp_path) == (2, [f"no run in {tmp_path}: run.json is missing"])
+    assert exit_status(tmp_path) == (2, [f"bad input: no run in {tmp_path}: run.json is missing"])
     assert exit_status(fresh(), "--stop-at", "0") == (
         2,
         ["--stop-at is 0, but it must be at least 1"],
