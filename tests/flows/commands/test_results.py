@@ -53,7 +53,7 @@ def test_the_report_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Pat
         "DR took 0.28 times as many training tokens as LA to reach accuracies of 44 to 50 % (no CI:"
     )
     assert "! One seed" in said
-    assert "Compared What it is Layers" in said
+    assert "Compared Depth What it is Parameters" in said
     assert "Model Depth GSM8K Acc ↑" in said
     assert "folded away: " in said
     assert "Of 1,000 documents" in said

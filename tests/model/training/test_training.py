@@ -458,7 +458,7 @@ def test_a_folder_without_a_run_and_a_stop_before_the_first_token(fresh, exit_st
     assert exit_status(tmp_path) == (2, [f"bad input: no run in {tmp_path}: run.json is missing"])
     assert exit_status(fresh(), "--stop-at", "0") == (
         2,
-        ["--stop-at is 0, but it must be at least 1"],
+        ["bad input: --stop-at is 0, but it must be at least 1"],
     )
 
 
