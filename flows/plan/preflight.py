@@ -319,12 +319,9 @@ def _check_disk(study: Study, planned: Sequence[PlannedModel], data: float) -> N
     stored = sum(map(folder_size, folders))
     if needed - stored <= free:
         return
-    advice = "take fewer training.checkpoints"
-    parts = f"training writes {checkpoints / 1e9:,.1f} GB of checkpoints and states"
-    if data:
-        parts += f", the data take at least {data / 1e9:,.1f} GB"
-        advice += " or fewer rows (data.limit, data.world)"
     raise InputError(
-        f"{study.store_folder}: {parts}, and {free / 1e9:,.1f} GB are free; {advice}, or a larger"
-        " disk with --root"
+        f"{study.store_folder}: training writes {checkpoints / 1e9:,.1f} GB of checkpoints and"
+        f" states, the data at least {data / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free; take"
+        " fewer training.checkpoints or fewer rows (data.limit, data.world), or a larger disk with"
+        " --root"
     )

@@ -321,7 +321,9 @@ def test_a_full_disk_and_a_folder_that_is_a_file(
     assert "run is a file" in refusal(tmp_path)
     (tmp_path / "run").unlink()
     monkeypatch.setattr(preflight, "free_bytes", lambda _: 1)
-    assert "of checkpoints and states, and 0.0 GB are free" in refusal(tmp_path)
+    assert "of checkpoints and states, the data at least 0.0 GB, and 0.0 GB are free" in refusal(
+        tmp_path
+    )
 
 
 @pytest.mark.parametrize(("screening", "written"), [(0, 40), (0.5, 10 + 3 * 5), (0.05, 10)])
@@ -447,11 +449,11 @@ def test_few_data_are_told_when_they_are_there_and_in_the_plan(
 def test_the_bytes_of_the_data_count_too(tmp_path: Path) -> None:
     settings = {"data": {"sources": ["builtin"], "world": {"documents": 10**11}}}
     study = load_study(study_file(tmp_path, **settings), root=tmp_path / "run")
-    with pytest.raises(InputError, match=r"the data take at least 1\d,\d{3}\.\d GB"):
+    with pytest.raises(InputError, match=r"the data at least 1\d,\d{3}\.\d GB"):
         check_study(study, data_bytes=data_bytes)
     items = {"data": {"sources": ["builtin"], "world": {"items": 10**11}}}
     study = load_study(study_file(tmp_path, **items), root=tmp_path / "run")
-    with pytest.raises(InputError, match=r"the data take at least 3,\d{3}\.\d GB"):
+    with pytest.raises(InputError, match=r"the data at least 3,\d{3}\.\d GB"):
         check_study(study, data_bytes=data_bytes)
 
 
