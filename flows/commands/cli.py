@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
+import locale
 import os
 import signal
 import sys
@@ -25,6 +27,7 @@ from dreamer_study.pipeline.errors import (
     short_of_memory,
 )
 
+_UTF8 = "PYTHONUTF8"
 BAD_PLACES = (errno.EROFS, errno.ENAMETOOLONG)
 BAD_PATHS = (
     FileExistsError,
@@ -50,6 +53,17 @@ def _trust_no_modules_here() -> None:
         del sys.path[0]
 
 
+def _speak_utf8() -> None:
+    """Begin again in Python's UTF-8 mode where the locale has another encoding.
+
+    Our files are UTF-8, and so are the texts of data, here and in child processes.
+    """
+    encoding = codecs.lookup(locale.getpreferredencoding(do_setlocale=False)).name
+    if encoding != "utf-8" and os.environ.get(_UTF8) != "1":
+        os.environ[_UTF8] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return the exit status.
 
@@ -59,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is not None:
         return _run(list(arguments))
     open_standard_streams()
+    _speak_utf8()
     _trust_no_modules_here()
     status = _run(sys.argv[1:], Watch(_say_and_end, GRACE))
     if status:

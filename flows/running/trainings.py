@@ -15,7 +15,7 @@ from dreamer_study.flows.jobs import Event, Failed, Job, Jobs
 from dreamer_study.flows.jobs.devices import share_ranks
 from dreamer_study.flows.plan.decisions import choose_settings, decide_race
 from dreamer_study.flows.plan.study_plan import FAILURE, Checkpoint, Evaluation, Plan, Run
-from dreamer_study.flows.progress.reports import write_line
+from dreamer_study.flows.progress.reports import read_progress, write_line
 from dreamer_study.flows.running.evaluations import Evaluations
 from dreamer_study.flows.running.job_descriptions import (
     EVALUATING,
@@ -51,6 +51,7 @@ def train_and_evaluate(
     _show_finished(plan, steps, options)
     followed = Followed(plan)
     failures: Failures = {}
+    notes: set[str] = set()
     submitted: set[str] = set()
     evaluations = Evaluations()
     try:
@@ -58,6 +59,7 @@ def train_and_evaluate(
             _submit_ready(plan, jobs, options, submitted, evaluations)
             for event in jobs.events():
                 _note_end(event, failures)
+                _say_note(event, notes)
                 evaluations.note(event)
                 changed = event.ends or event.kind == "checkpoint"
                 if changed:
@@ -167,6 +169,16 @@ def _note_end(event: Event, failures: Failures) -> None:
     if job.kind == "training":
         reason = event.error.reason.removeprefix(f"{job.folder}: ")
         write_text_atomically(job.folder / FAILURE, reason, shared=True)
+
+
+def _say_note(event: Event, said: set[str]) -> None:
+    """Say once what a training has noted: how it met a lack of memory, or of the C engine."""
+    if event.kind != "finished" or event.job.kind != "training":
+        return
+    note = read_progress(event.job.folder / "progress.json").get("note")
+    if note and note not in said:
+        said.add(note)
+        write_line(f"{event.job.name}: {note}")
 
 
 def work_left(plan: Plan, options: Options, gpus: Sequence[int]) -> Iterator[tuple[str, Describe]]:

@@ -20,8 +20,12 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
+import torch
+
+from dreamer_study.model.dreamer_config import DreamerConfig
 from dreamer_study.model.module_config import training_flops
 from dreamer_study.model.ops.device import device_name, peak_flops
+from dreamer_study.model.ops.native.library import available
 from dreamer_study.model.training.config import read_run
 from dreamer_study.model.training.step_log import StepLog
 from dreamer_study.model.training.trainer import Trainer
@@ -68,6 +72,7 @@ class Recorder:
         # times and tokens that the rate is taken over
         self.past: deque[tuple[float, int]] = deque(maxlen=20)
         self.noticed = trainer.halved
+        self.without_engine = _without_engine(trainer)
         self.flushed = time.monotonic()
         self.told = 0.0
         # seconds and tokens at the end of this process's first step, which may compile the model
@@ -158,7 +163,7 @@ class Recorder:
             "ranks": trainer.ranks.count,
             "step": trainer.step,
             "state": state,
-            "note": _halving(trainer),
+            "note": "; ".join(filter(None, [self.without_engine, _halving(trainer)])),
             "process": os.getpid(),
             "machine": socket.gethostname(),
         }
@@ -172,6 +177,14 @@ class Recorder:
                 f" {loss_text}{rate or 0:,.0f} tokens/s"
             )
             self.told = now
+
+
+def _without_engine(trainer: Trainer) -> str:
+    """Say that torch computes what the C engine would; "" where it does not."""
+    is_ours = isinstance(trainer.run.model, DreamerConfig) and trainer.device.type == "cpu"
+    if not is_ours or available(torch.float32):
+        return ""
+    return "no C engine: the numbers differ by rounding from those of a machine that has one"
 
 
 def _halving(trainer: Trainer) -> str:

@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import shlex
+import stat
 import subprocess
 import tempfile
 from pathlib import Path
@@ -29,14 +30,51 @@ PROCESSOR_FLAGS = (("-march=native", "-mprefer-vector-width=512"), ("-march=nati
 
 
 def library_path(real: str) -> Path:
-    """Return the path of the library for the real type "float" or "double".
+    """Return the path of the library for the real type "float" or "double", in the user's cache."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    return cache / "dreamer-study" / library_name(real)
 
-    There is one for each state of the sources and each kind of processor.
-    """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+def library_name(real: str) -> str:
+    """Name the library: there is one for each state of the sources and each kind of processor."""
     made_for = " ".join([source_digest(), platform.machine(), *sorted(processor_features())])
     digest = hashlib.blake2b(made_for.encode(), digest_size=8).hexdigest()
-    return cache / "dreamer-study" / f"native_{real}-{digest}.so"
+    return f"native_{real}-{digest}.so"
+
+
+def find_place(real: str) -> Path:
+    """Return where the library is, or may be compiled: in the cache, else in the temporary folder.
+
+    Results must not depend on whether a home can be written: torch's operations differ from the
+    library's by rounding. Raises OSError where neither folder is of this user alone.
+    """
+    cached = library_path(real)
+    try:
+        _check_own(cached.parent)
+        if cached.exists() or os.access(cached.parent, os.W_OK):
+            return cached
+        problem = OSError(f"{cached.parent} cannot be written")
+    except OSError as error:
+        problem = error
+    temporary = Path(tempfile.gettempdir()) / f"dreamer-{os.getuid()}"
+    try:
+        _check_own(temporary)
+        _check_own(temporary / "engine")
+    except OSError:
+        raise problem from None
+    return temporary / "engine" / library_name(real)
+
+
+def _check_own(folder: Path) -> None:
+    """Make a folder, unless it is there. Raises OSError where others can put a library there."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    state = folder.lstat()
+    is_own = stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid()
+    if not is_own or state.st_mode & 0o022:
+        raise OSError(
+            f"others can write to {folder}: chmod go-w, or set XDG_CACHE_HOME to a folder of your"
+            " own"
+        )
 
 
 def source_digest() -> str:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import sys
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from dreamer_study.model.ops.native.build import compile_library, library_path
+from dreamer_study.model.ops.native.build import compile_library, find_place
 from dreamer_study.model.ops.native.signatures import signatures
 
 REALS = {torch.float32: "float", torch.float64: "double"}
@@ -33,18 +32,11 @@ def library(dtype: torch.dtype) -> ctypes.CDLL | None:
     """Load the library for `dtype`, compiled at its first use.
 
     Code is loaded from a folder of this user alone: nobody else can put a library there. Its name
-    says the sources and the processor that it was compiled for (`library_path`), so what is loaded
+    says the sources and the processor that it was compiled for (`library_name`), so what is loaded
     fits both.
     """
-    path = library_path(REALS[dtype])
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = path.parent.stat()
-        if folder.st_uid != os.getuid() or folder.st_mode & 0o022:
-            raise OSError(
-                f"other users can write to {path.parent}; run chmod go-w on it, or set"
-                " XDG_CACHE_HOME to your own folder"
-            )
+        path = find_place(REALS[dtype])
         if not path.exists():
             compile_library(REALS[dtype], path)
         return ctypes.CDLL(str(path))

@@ -41,6 +41,17 @@ def test_closed_streams_are_no_failure(tmp_path: Path, closed: str) -> None:
     assert database.read_bytes() == before
 
 
+@pytest.mark.parametrize("locale", ["LC_ALL=C", "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0"])
+def test_another_locale_reads_and_prints_utf8(tmp_path: Path, locale: str) -> None:
+    database = empty_file(tmp_path / "results.duckdb")
+    query = "select chr(955) || '-kalkül' as \"größe\""
+    words = [sys.executable, "-m", COMMAND, "sql", str(database), query, "--csv"]
+    environment = {**os.environ, **dict(pair.split("=") for pair in locale.split())}
+    ran = subprocess.run(words, capture_output=True, env=environment)
+    assert ran.stderr == b""
+    assert ran.stdout.decode() == "größe\nλ-kalkül\n"
+
+
 def test_a_refusal_with_closed_standard_error_keeps_its_status(tmp_path: Path) -> None:
     assert in_a_shell("COMMAND 2>&-", "sql", tmp_path / "none.duckdb", "select 1").returncode == 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -78,18 +79,34 @@ def test_without_a_compiler_one_line_says_so(compiler, cache, monkeypatch, capsy
     assert compiler in line
 
 
-def test_a_folder_that_others_write_is_not_loaded_from(cache, capsys):
+def test_a_folder_that_others_write_is_not_loaded_from(cache, tmp_path, monkeypatch, capsys):
     cache.mkdir()
     cache.chmod(0o777)
-    library.library_path("float").write_bytes(b"anybody's")
+    build.library_path("float").write_bytes(b"anybody's")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(build.tempfile, "tempdir", str(temporary))
+    home = temporary / f"dreamer-{os.getuid()}"
+    assert build.find_place("float").parent == home / "engine"
+    home.chmod(0o777)
     assert not library.available(torch.float32)
     assert "other users can write to" in capsys.readouterr().err
 
 
+def test_where_no_home_can_be_written_the_engine_is_in_the_temporary_folder(tmp_path, monkeypatch):
+    """Else torch would compute other numbers, by rounding, where only the home differs."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file" / "cache"))
+    monkeypatch.setattr(build.tempfile, "tempdir", str(tmp_path))
+    place = build.find_place("float")
+    assert place.parent == tmp_path / f"dreamer-{os.getuid()}" / "engine"
+    assert place.parent.stat().st_mode & 0o077 == 0
+
+
 def test_another_processor_has_another_library(monkeypatch):
-    before = library.library_path("float")
+    before = build.library_path("float")
     monkeypatch.setattr(build, "processor_features", lambda: {"other"})
-    assert library.library_path("float") != before != library.library_path("double")
+    assert build.library_path("float") != before != build.library_path("double")
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -97,11 +114,11 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def test_a_library_that_cannot_be_loaded_is_said_once(cache, capsys):
     cache.mkdir(mode=0o700)
-    library.library_path("float").write_bytes(b"no library")
+    build.library_path("float").write_bytes(b"no library")
     assert not library.available(torch.float32)
     assert not library.available(torch.float32)
     (line,) = capsys.readouterr().err.splitlines()
-    assert library.library_path("float").name in line
+    assert build.library_path("float").name in line
 
 
 OPTIMISED = """
