@@ -72,8 +72,8 @@ def _check_own(folder: Path) -> None:
     is_own = stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid()
     if not is_own or state.st_mode & 0o022:
         raise OSError(
-            f"others can write to {folder}: chmod go-w, or set XDG_CACHE_HOME to a folder of your"
-            " own"
+            f"other users can write to {folder}; run chmod go-w on it, or set XDG_CACHE_HOME to"
+            " your own folder"
         )
 
 
