@@ -283,12 +283,14 @@ def test_a_rate_is_measured_or_given_and_not_both(capsys: pytest.CaptureFixture[
     assert "argument --tflops: not allowed with argument --measure" in line
 
 
-def trained(run: Run, *, tokens: int, seconds: float, device: str = "cpu", step: int = 10) -> None:
+def trained(
+    run: Run, *, tokens: int, seconds: float, device: str = "cpu", step: int = 10, ranks: int = 1
+) -> None:
     """Write what a training of a run records."""
     described = {**run.content, "run_id": run.run_id}
     run.folder.mkdir(parents=True, exist_ok=True)
     (run.folder / "run.json").write_text(json.dumps(described))
-    state = {"step": step, "device": device, "tokens": tokens, "seconds": seconds}
+    state = {"step": step, "device": device, "tokens": tokens, "seconds": seconds, "ranks": ranks}
     rewrite(run.folder / "state" / f"{tokens:015d}" / "values.json", state)
 
 
@@ -306,8 +308,7 @@ def test_a_plan_takes_the_rates_of_runs_in_the_store(
     trained(young, tokens=600, seconds=2.0, step=9)
     assert "not known: no run of DR-2 in the store" in plan_lines(capsys, *arguments)["time"]
 
-    trained(young, tokens=600, seconds=2.0)
-    (young.folder / "progress.json").write_text(json.dumps({"ranks": 2}))
+    trained(young, tokens=600, seconds=2.0, ranks=2)
     lines = plan_lines(capsys, *arguments)
     assert "LA-2 250, DR-2 150 tokens/s on one core: 3 runs in the store, on cpu" in lines["rate"]
     assert "not known: no run of LA-2" in plan_lines(capsys, *arguments, "--gpus", "1")["time"]
