@@ -23,6 +23,7 @@ from dreamer_study.model.processes import open_standard_streams, stopping_signal
 from dreamer_study.pipeline.errors import (
     InputError,
     check_addresses,
+    is_full_disk,
     is_short_of_memory,
     short_of_memory,
 )
@@ -134,6 +135,8 @@ def _status_of(error: BaseException, *, only_prints: bool) -> int:
     message = short_of_memory(error) if has_no_memory else str(error)
     if not has_no_memory and isinstance(error, OSError) and error.filename and error.strerror:
         message = f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and is_full_disk(error):
+        message += "; make room, and run the same command again: what is finished is kept"
     sys.stderr.write(refusal(printable(message)))
     is_bad_path = isinstance(error, BAD_PATHS) or (
         isinstance(error, OSError) and error.errno in BAD_PLACES

@@ -119,3 +119,13 @@ def test_every_signal_that_stops_is_handled_and_given_back() -> None:
     with handling(print):
         assert _handlers(stopping_signals()) == [print] * len(STOPPING)
     assert _handlers(STOPPING) == before
+
+
+def test_a_full_disk_says_the_place_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "runs/a/job.json")
+    monkeypatch.setattr(cli, "import_module", lambda name: Mock(plan=Mock(side_effect=full)))
+    assert main(["plan", "demo"]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith("dreamer: runs/a/job.json: No space left on device; make room")
