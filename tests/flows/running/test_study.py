@@ -380,7 +380,7 @@ def test_a_run_that_lost_its_race_is_trained_again_where_it_was_removed(prepared
     again = Plan(plan.study)
     assert not again.trained
     run(again, jobs := JobsByHand(losses={0: 2.0, 1: 1.0}))
-    assert jobs.names == ["screen LA-2 seed 0"]
+    assert jobs.names == ["screen LA seed 0"]
     assert query(plan.study.database, rows).values.tolist() == before
     run(Plan(plan.study), jobs := JobsByHand())
     assert jobs.names == []
