@@ -40,7 +40,7 @@ def test_a_model_is_written_with_its_card(trained: list[str], tmp_path: Path, ca
     card = (folder / "README.md").read_text()
     _, head, body = card.split("---\n", 2)
     assert yaml.safe_load(head)["library_name"] == "transformers"
-    assert body.startswith("# DR-2 seed 1\n")
+    assert body.startswith("# DR seed 1\n")
     assert "Tokens that DR needs over those of LA" in body
     assert "| validation | loss |" in body
     assert "builtin/world" in body, "the data with licences"
@@ -57,7 +57,7 @@ def test_a_model_is_written_with_its_card(trained: list[str], tmp_path: Path, ca
         (["--model", "LA"], "--seed: there are several, 0, 1; give one"),
         (["--model", "GPT"], "--model is 'GPT', but the study has LA-2, DR-2"),
         (["--model", "LA", "--seed", "7"], "--seed is 7, but the study has 0, 1"),
-        (["--model", "LA", "--seed", "0", "--tokens", "9"], "LA-2 seed 0 has checkpoints at "),
+        (["--model", "LA", "--seed", "0", "--tokens", "9"], "LA seed 0 has checkpoints at "),
     ],
 )
 def test_what_names_no_model_or_several_is_refused(
