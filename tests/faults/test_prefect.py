@@ -40,7 +40,8 @@ class Run:
         self.log.unlink(missing_ok=True)
         study = small_study(folder, **training)
         # An address at which nothing answers is no reason to do without a server.
-        self.process = start(study, self.root, self.log, *options, PREFECT_API_URL=address)
+        # `-v` writes a line when a training begins.
+        self.process = start(study, self.root, self.log, "-v", *options, PREFECT_API_URL=address)
         until(
             lambda: " train LA seed 0 " in self.log.read_text() and trains(self.root),
             self.process,

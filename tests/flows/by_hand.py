@@ -74,10 +74,8 @@ def write_checkpoint(folder: Path, tokens: int) -> Path:
 
 def write_state(folder: Path, tokens: int, loss: float = 1.0) -> None:
     """Write what a training leaves when it stops: its state, steps and progress."""
-    write_values(folder, [(1, tokens, loss)])
-    (folder / "progress.json").write_text(
-        json.dumps({"tokens": tokens, "state": "stopped", "ranks": 2})
-    )
+    write_values(folder, [(1, tokens, loss)], ranks=2)
+    (folder / "progress.json").write_text(json.dumps({"tokens": tokens, "state": "stopped"}))
 
 
 def train(run: Run, tokens: int | None = None) -> None:

@@ -28,7 +28,9 @@ def rewrite(path: Path, values: Any) -> None:
     write_checksums(path.parent)
 
 
-def write_values(folder: Path, steps: Sequence[tuple[int, int, float]]) -> None:
+def write_values(
+    folder: Path, steps: Sequence[tuple[int, int, float]], ranks: int | None = None
+) -> None:
     """Write `steps.csv` of a run, with step, tokens and loss of each step, and the values of its
     newest state."""
     (folder / "steps.csv").unlink(missing_ok=True)
@@ -42,6 +44,7 @@ def write_values(folder: Path, steps: Sequence[tuple[int, int, float]]) -> None:
         "tokens": tokens,
         "seconds": 1.0,
         "stream_hash": "a",
+        "ranks": ranks,
         **rate,
     }
     rewrite(folder / "state" / f"{tokens:015d}" / "values.json", {**recorded, **log.sync()})

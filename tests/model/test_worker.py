@@ -120,7 +120,7 @@ def test_evaluations_in_one_process_are_those_of_processes_of_their_own(tmp_path
     assert process.end() == (2, "", "")
     assert (
         place / "nowhere.log"
-    ).read_text() == f"{place / 'nowhere.json'}: there is no such job file\n"
+    ).read_text() == f"bad input: {place / 'nowhere.json'}: there is no such job file\n"
     alone = evaluated(write_job(place, "alone", tasks=tasks))
     for path in asked:
         lines = path.with_suffix(".log").read_text().splitlines()

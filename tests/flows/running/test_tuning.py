@@ -102,7 +102,7 @@ def test_every_variant_without_a_rate_of_its_own_is_searched_alike_and_trained_a
     run(plan, jobs)
     searches = [name for name in trained(jobs) if name.startswith("tune ")]
     wanted = [
-        f"tune {model}-2 seed {seed} rate {rate:g}"
+        f"tune {model} seed {seed} rate {rate:g}"
         for model in ("LA", "DR")
         for rate in GRID
         for seed in (900, 901)

@@ -232,7 +232,7 @@ def test_processes_of_their_own_end_cleanly_too(tmp_path):
     said = [process.communicate(timeout=PATIENCE_SECONDS)[1] for process in ranks]
     assert [process.returncode for process in ranks] == [2, 2]
     assert said == [
-        "batch_tokens (16) make 1 rows, but there are 2 ranks; give at least one row for each rank\n",
+        "bad input: batch_tokens (16) make 1 rows, but there are 2 ranks; give at least one row for each rank\n",
         "",
     ]
 
