@@ -45,6 +45,8 @@ NAMES = ("variant", "task")  # columns of names
 LEFT = ("variant", "task", "metric", "finding", "near_chance")  # columns of texts
 MOST_ROWS = 16  # of a table: more rows do not fit a terminal beside the answer
 CUT_WORD = 28  # columns to which a word of a table is cut that is longer than LONGEST_WORD
+NARROW = 96  # columns: a terminal with fewer, where the words of a table are cut further
+CUT_WORD_NARROW = 16
 WARNING_MARK = "! "
 MARKS = {"strong": "bold", "best": "bold", "second": "underline"}  # of the kinds of cells
 
@@ -262,7 +264,8 @@ def _print_captioned(table: Table) -> None:
     cells = [[_in_words(cell) for cell in row.cells] for row in table.rows]
     texts = [[head.text for head in heads], *cells]
     words = [word for row in texts for text in row for word in text.split()]
-    cut = short_names([word for word in words if len(word) > LONGEST_WORD], CUT_WORD)
+    most = CUT_WORD if _width() >= NARROW else CUT_WORD_NARROW
+    cut = short_names([word for word in words if len(word) > LONGEST_WORD], most)
 
     def shortened(text: str) -> str:
         return re.sub(r"\S+", lambda word: cut.get(word[0], word[0]), text)
