@@ -22,8 +22,14 @@ from dreamer_study.flows.commands import cli
 from dreamer_study.flows.commands.unheard_signals import Watch
 watch = Watch(cli._say_and_end, GRACE)
 """
+# DuckDB may answer a signal by an error of its own, which `cli._run` takes for the signal.
 HANDLED = """
 signals = []
+def end(kind, error, trace):
+    if signals:
+        os._exit(128 + signals[0])
+    sys.__excepthook__(kind, error, trace)
+sys.excepthook = end
 with cli.handling(partial(cli._note, signals)):
     print("begun", flush=True)
     {work}
