@@ -34,8 +34,9 @@ data: {sources: [builtin], world: {documents: 400, items: 20}, tokenizer: {vocab
 models:
   depths: [2]
   variants: [LA, DR]
-  dreamer: {hidden_size: 32, query_heads: 2, key_value_heads: 1, head_size: 16, experts: 4, active_experts: 2,
-             expert_size: 32, routing_size: 16}
+  dreamer:
+    {hidden_size: 32, query_heads: 2, key_value_heads: 1, head_size: 16,
+     experts: 4, active_experts: 2, expert_size: 32, routing_size: 16}
 training: {tokens: 6000, batch_tokens: 512, sequence_length: 128, learning_rate: 2.0e-3, warmup_steps: 5,
            checkpoints: 2, seeds: [0], device: cpu, save_every_seconds: 0}
 evaluation: {benchmarks: [builtin], limit: 5, bootstrap_replicates: 20}

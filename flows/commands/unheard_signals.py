@@ -54,7 +54,7 @@ class Watch:
         threading.Thread(target=_end_when_told, args=(told, end), daemon=True).start()
 
     def set_grace(self, seconds: float) -> None:
-        """Let the process end within so many seconds after a signal."""
+        """Let the process end within this number of seconds after a signal."""
         os.write(self._to_watcher, bytes([_AS_GRACE + min(round(seconds), MOST_SECONDS)]))
 
     def close(self) -> None:

@@ -115,6 +115,7 @@ def seconds_of_row(
     with warnings.catch_warnings(action="ignore"), on_one_core(), torch.no_grad():
         if not _is_small(config, code, trust_code):
             return None
+        # The count has told what is wrong with a model; here one that fails has no time.
         with suppress(Exception):
             model = build(config, code=code, trust_code=trust_code).eval()
             row = torch.zeros(1, config.sequence_length, dtype=torch.long)
@@ -130,6 +131,7 @@ def seconds_of_row(
 def _is_small(config: Architecture, code: Path | None, trust_code: bool) -> bool:
     """Tell whether a pass over a row of a model on numbers takes less than those on shapes."""
     forget_loaded()
+    # The count itself tells what is wrong with a model that cannot be built.
     with suppress(Exception), torch.device("meta"):
         model = build(config, code=code, trust_code=trust_code)
         parameters = sum(parameter.numel() for parameter in model.parameters())

@@ -40,7 +40,7 @@ _IS = (
 )
 _LETTERS = r"(?:\\[dt]?frac|\\sqrt|\\pi|\\cdot|[a-zA-Z{}()+\-/\s]){1,30}?"
 _FORM = rf"(?:\$(?P<form>{_LETTERS})\$|\\\((?P<other>{_LETTERS})\\\)|(?P<bare>[a-zA-Z]/[a-zA-Z]))"
-# What is said of the letters: "where m and n are relatively prime", "in lowest terms".
+# Words about the letters: "where m and n are relatively prime", "in lowest terms".
 _SAID = r"(?:,?\s+(?:where|with|for|in|when)\b[^?=]{0,160}?)?"
 _ENDING = re.compile(
     rf"\s+{_IS}\s+{_FORM}{_SAID}\s*[.;,]\s*(?:then\s+)?{_VERBS}\s+(?:{_SUM}"

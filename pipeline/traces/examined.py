@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-NONE, STRIPPED, UNCLOSED, UNMARKED = "none", "stripped", "unclosed", "unmarked"
+# The kinds of a response's traces.
+NONE = "none"
+STRIPPED = "stripped"
+UNCLOSED = "unclosed"
+UNMARKED = "unmarked"
 # What a source's `trace` says of traces that are marked.
 DECLARED = ("paired", "thought", "closing")
 

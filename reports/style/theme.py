@@ -53,8 +53,8 @@ VEGA_SHAPES = {name: name for name in SHAPES[:4]} | {
     "hourglass": "M-0.8,-0.9H0.8L0.18,0L0.8,0.9H-0.8L-0.18,0Z",
 }
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 2, 2, 2))
-# Dark to bright, of rising lightness (viridis without its darkest end, which nobody sees on a dark
-# page): reads the same in light, in dark and in grey.
+# From dark to bright: viridis without its darkest end, which cannot be seen on a dark page. Its
+# order is clear on a light page, on a dark page and in grey.
 RAMP = ("#6457b8", "#4a73b8", "#348aa5", "#219a8c", "#35b779", "#90d743", "#fde725")
 FONT = "Inter, Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
@@ -90,7 +90,9 @@ def styles(variants: Iterable[str]) -> dict[str, Style]:
     by_variant = {}
     for number, name in enumerate(variants):
         if number == 0:
-            cycle, colour, shape = 0, 0, 0
+            cycle = 0
+            colour = 0
+            shape = 0
         else:
             others = len(SHAPES) - 1  # 0 is the baseline's own
             cycle, place = divmod(number - 1, others)

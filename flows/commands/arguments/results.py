@@ -134,14 +134,9 @@ def _add_handing_on(commands: Commands) -> None:
         metavar="NAME",
         help="of --format hf: a variant or a model, such as DR or DR-4 (default: the only one)",
     )
-    export.option(
-        "--seed", type=int, metavar="N", help="of --format hf: the seed (default: the only one)"
-    )
-    export.option(
-        "--tokens",
-        type=int,
-        metavar="N",
-        help="of --format hf: the checkpoint at this many tokens (default: the last one)",
+    export.number("--seed", "of --format hf: the seed (default: the only one)")
+    export.number(
+        "--tokens", "of --format hf: the checkpoint at this many tokens (default: the last one)"
     )
     add_trust(export)
     publish = commands.add(

@@ -110,7 +110,9 @@ class ExpertAttention(nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        E, H, F = config.experts, config.hidden_size, config.expert_size
+        E = config.experts
+        H = config.hidden_size
+        F = config.expert_size
         self.epsilon = config.norm_epsilon
         self.gain = nn.Parameter(torch.empty(H))
         self.router = Router(config, E, config.active_experts, normalised=True)

@@ -315,7 +315,7 @@ class JsonRows:
                 raise InputError(f"{self.path}: {place} cannot be read ({error})") from error
 
     def _check_values(self, record: bytes) -> None:
-        """Raise InputError for a record of so many values that Python would need gigabytes."""
+        """Raise InputError for a record whose values would take gigabytes in Python."""
         if len(record) > MOST_VALUES and sum(map(record.count, (b",", b"[", b"{"))) > MOST_VALUES:
             raise InputError(
                 f"{self.path}: a record of {len(record):,} bytes holds more than {MOST_VALUES:,}"

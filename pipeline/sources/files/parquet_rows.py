@@ -20,7 +20,7 @@ from dreamer_study.pipeline.sources.files.unpacking import (
 from dreamer_study.pipeline.storage.memory import bounded_memory
 
 MOST_ROWS = 16_384  # of a block
-_FEWER = 16  # times fewer rows at once, where so many take too much memory
+_FEWER = 16  # times fewer rows at once, where a batch takes too much memory
 
 
 class ParquetRows:
