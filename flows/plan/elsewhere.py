@@ -188,7 +188,7 @@ def differences(origin: Origin, inputs: Mapping[str, str]) -> list[str]:
 
 
 def check_origin(origin: Origin, inputs: Mapping[str, str]) -> None:
-    """Raise InputError if the rows of an origin cannot be compared with the study; name each reason.
+    """Raise InputError with each reason why the rows of an origin cannot be compared.
 
     `inputs` are those of the study that are known yet: without data, its settings.
     """
