@@ -19,7 +19,7 @@ import altair as alt
 import vl_convert
 
 PAGE = Path(__file__).resolve().with_suffix(".ipynb")
-PIXELS = 1.5  # of a picture, for a point of the figure
+PIXELS = 1.0  # of a picture, for a point of the figure
 
 
 def value_of(source: str, names: dict[str, Any]) -> Any:

@@ -6,16 +6,21 @@ file system, with folders under equal names. Workers end when their parent is go
 
 from __future__ import annotations
 
+import fcntl
+import gc
 import logging
 import os
+import select
+import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from contextvars import copy_context
 from multiprocessing import get_context, parent_process
-from threading import Lock, Thread
+from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -145,6 +150,9 @@ def scheduler(address: str) -> Iterator[Any]:
     try:
         client = Client(address, timeout=CONNECT_SECONDS, security=_keys.get(address))
     except (OSError, ValueError, TypeError) as error:  # TypeError: no keys for a tls:// address
+        # Its client closes when it is collected, which waits forever while the next client starts.
+        traceback.clear_frames(error.__traceback__)
+        gc.collect()
         raise InputError(f"cluster {address}: no Dask scheduler answers there ({error})") from error
     # We report a lost scheduler, once; Dask's client would repeat itself.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
@@ -180,14 +188,25 @@ def _begin() -> None:
     """Prepare a worker process: one thread for computing, and an end with its parent's end."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["OMP_NUM_THREADS"] = "1"
-    Thread(target=_end_with_parent, daemon=True).start()
+    _end_with_parent()
 
 
 def _end_with_parent() -> None:
+    """Let the kernel end this process when the pipe from its parent closes.
+
+    A thread that waits for the parent would need Python's lock, which code in C may hold for hours.
+    So the closing pipe sends SIGIO, whose default is to end the process. PR_SET_PDEATHSIG would act
+    on the end of the thread that has started this process, and threads end before pools do.
+    """
     parent = parent_process()
     assert parent is not None
-    parent.join()
-    os._exit(1)
+    pipe = parent.sentinel
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
+    parent_is_gone, _, _ = select.select([pipe], [], [], 0)
+    if parent_is_gone:  # before the pipe would tell
+        os._exit(1)
 
 
 def memory_bytes(memory: str) -> int:

@@ -15,6 +15,8 @@ from tests.waiting import PATIENCE_SECONDS
 GRACE = 1.0
 # what the watching process and a busy machine take
 LEEWAY = 8.0
+# in which spawned workers are at work
+WORKERS_BEGIN_SECONDS = 6.0
 BEGIN = """
 import os, signal, sys, time
 from functools import partial
@@ -100,6 +102,14 @@ def test_a_signal_ends_code_in_c_within_the_grace(
         assert process.returncode in (status + number, -number), errors
     else:
         assert process.returncode == -signal.SIGKILL, errors  # no line of Python can run
+    assert _is_gone(process.pid)
+
+
+def test_workers_end_with_a_killed_command_also_where_code_in_c_holds_on() -> None:
+    process = _begin(POOL)
+    time.sleep(WORKERS_BEGIN_SECONDS)
+    process.kill()
+    process.communicate(timeout=PATIENCE_SECONDS)  # workers have its streams
     assert _is_gone(process.pid)
 
 
