@@ -61,6 +61,14 @@ def _breaks(curves: pd.DataFrame) -> str:
     return f" The loss was not a finite number in {listed(runs)}; such steps are not drawn."
 
 
+def _edge(rows: pd.DataFrame, rate: float) -> str:
+    """Say whether a rate is the lowest or highest of those that a variant has tried."""
+    tried = rows["learning_rate"]
+    if rate == tried.min():
+        return " (the lowest tried)"
+    return " (the highest tried)" if rate == tried.max() else ""
+
+
 def rates(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     """Draw the loss (y) at each learning rate of the search (x), with a ring at the chosen one.
 
@@ -72,15 +80,13 @@ def rates(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     shown = present(styles, rows)
     panels = []
     findings = []
-    edges = {
-        rows["learning_rate"].min(): " (the lowest tried)",
-        rows["learning_rate"].max(): " (the highest tried)",
-    }
     for depth, part in rows.groupby("depth"):
         chosen = part[part["chosen"]]
         best = dict(chosen[["variant", "learning_rate"]].itertuples(index=False))
         rates_chosen = [
-            f"{name} {best[name]:g}{edges.get(best[name], '')}" for name in shown if name in best
+            f"{name} {best[name]:g}{_edge(part[part['variant'] == name], best[name])}"
+            for name in shown
+            if name in best
         ]
         findings.append(f"{depth_name(depth)}, chosen: {listed(rates_chosen)}.")
         axis = alt.Axis(
