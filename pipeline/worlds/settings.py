@@ -13,12 +13,13 @@ from pydantic.dataclasses import dataclass
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.worlds import sheets, stories
 from dreamer_study.pipeline.worlds.planting import Edit
-from dreamer_study.pipeline.worlds.sheets import HOPS, KINDS, Sheet
+from dreamer_study.pipeline.worlds.sheets import HOPS, KINDS, MANY_KEYS, Sheet
 
 Item = TypeVar("Item")
 Several = Annotated[tuple[Item, ...], Field(min_length=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Pairs = Annotated[int, Field(ge=2, le=KINDS)]
+RecallPairs = Annotated[int, Field(ge=2, le=len(MANY_KEYS))]
 Count = Annotated[int, Field(ge=1)]
 Modulus = Annotated[int, Field(ge=2, le=10)]
 STORIES = "sums"
@@ -65,7 +66,7 @@ class WorldSettings:
     """Modulus of expressions and of tracking."""
     moves: Count = 6
     """Most numbers before a question of tracking."""
-    recall_pairs: Pairs = 6
+    recall_pairs: RecallPairs = 6
     """Pairs of key and value on a sheet of recall."""
     chain_pairs: Pairs = 5
     """Pairs in each table of a chain."""
