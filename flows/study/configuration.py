@@ -102,6 +102,13 @@ class Evaluation(settings_section(EvaluationSettings)):
                 raise ValueError(
                     f"{name!r} is the name of {TAKEN[name]}; give the benchmark another name"
                 )
+        # what is built in is published with its answers
+        own = benchmark_names([entry for entry in entries if entry != BUILTIN])
+        for name in own:
+            if name in WORLD_BENCHMARKS:
+                raise ValueError(
+                    f"{name!r} is the name of a built-in benchmark; give the benchmark another name"
+                )
         return entries
 
 
