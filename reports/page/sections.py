@@ -40,7 +40,7 @@ def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
     doubts = limitations(data)
     all_sections = [
         Section("ratios", "Ratios of training tokens", answer_blocks(data, styles)),
-        Section("accuracy", "Accuracy against tokens", _accuracy(data, styles)),
+        Section("accuracy", "Accuracy during training", _accuracy(data, styles)),
         Section("results", "Best results", _results(data, styles)),
         Section("examples", "What models answer", _examples(data, styles)),
         Section("depths", "Other depths at test time", _other_depths(data, styles)),
