@@ -28,6 +28,7 @@ from dreamer_study.flows.running.elsewhere_rows import (
 )
 from dreamer_study.flows.study.configuration import OF_THE_MACHINE
 from dreamer_study.model.checkpoints.checksums import read_checkpoint
+from dreamer_study.model.evaluation.lm_eval_files import task_in_words
 from dreamer_study.model.evaluation.metrics import COLUMNS
 from dreamer_study.model.training.config import HOW_FAR, HOW_IT_RUNS
 from dreamer_study.model.training.provenance import package_version
@@ -152,7 +153,12 @@ def _study_row(plan: Plan) -> dict[str, Any]:
     packages = {name: metadata.version(name) for name in PACKAGES}
     packages["python"] = platform.python_version()
     settings = study.model_dump(mode="json", exclude=OF_THE_MACHINE)
-    config = {"study": settings, "packages": packages, "examples": _examples(plan)}
+    config = {
+        "study": settings,
+        "packages": packages,
+        "examples": _examples(plan),
+        "tasks": _tasks_in_words(plan),
+    }
     return {
         "study_id": study.study_id,
         "name": study.name,
@@ -161,6 +167,16 @@ def _study_row(plan: Plan) -> dict[str, Any]:
         "created_at": datetime.now(UTC).replace(tzinfo=None),
         "baseline": study.models.compared_with,
     }
+
+
+def _tasks_in_words(plan: Plan) -> dict[str, str]:
+    """Say of each benchmark of lm-eval's how it is asked; the built-in ones are in the settings."""
+    own = {benchmark.name for benchmark in plan.study.own_benchmarks}
+    tasks: dict[str, list[dict[str, Any]]] = {}
+    for task in plan.tasks:
+        if task["benchmark"] in own:
+            tasks.setdefault(task["benchmark"], []).append(task)
+    return {name: task_in_words(of_benchmark) for name, of_benchmark in tasks.items()}
 
 
 def _examples(plan: Plan) -> dict[str, list[str]]:

@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.worlds import sheets, stories
+from dreamer_study.pipeline.worlds.in_words import steps_of
 from dreamer_study.pipeline.worlds.planting import Edit
 from dreamer_study.pipeline.worlds.sheets import HOPS, KINDS, MANY_KEYS, Sheet
 
@@ -103,10 +104,7 @@ class WorldSettings:
 
     def steps(self, part: str = "all") -> range:
         """Return the numbers of steps of stories: all, or one half ("short", "long")."""
-        middle = (self.shortest + self.longest) // 2
-        last = middle if part == "short" else self.longest
-        first = min(middle + 1, last) if part == "long" else self.shortest
-        return range(first, last + 1)
+        return steps_of(self.shortest, self.longest, part)
 
     @property
     def sheets(self) -> dict[str, Callable[[Random], Sheet]]:

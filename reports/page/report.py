@@ -38,7 +38,7 @@ from dreamer_study.reports.text.names import cut
 
 TEMPLATES = Path(__file__).resolve().parent
 STYLE = Path(style.__file__).resolve().parent
-SCRIPTS = ("choice", "figures", "files", "tables", "page")
+SCRIPTS = ("choice", "words", "figures", "files", "tables", "page")
 FIGURE = re.compile(r'<figure [^>]*data-figure="([a-z0-9-]+)"')  # as the template writes them
 QUESTION = "How many training tokens does each architecture need to reach the same accuracy?"
 

@@ -30,6 +30,7 @@ from dreamer_study.reports.text.costs import total_cost
 from dreamer_study.reports.text.limitations import data_doubts, limitations
 from dreamer_study.reports.text.names import depth_name, task_name
 from dreamer_study.reports.text.numbers import counted, listed, number, tokens
+from dreamer_study.reports.text.tasks import tasks_in_words
 
 COMMIT = re.compile(r"\(([0-9a-f]{7,40})(\+changes)?\)")  # in a code version, where there is one
 STUDY_ORDER = ("name", "data", "models", "training", "evaluation")
@@ -40,7 +41,7 @@ def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
     doubts = limitations(data)
     all_sections = [
         Section("ratios", "Ratios of training tokens", answer_blocks(data, styles)),
-        Section("accuracy", "Accuracy against tokens", _accuracy(data, styles)),
+        Section("accuracy", "Accuracy during training", _accuracy(data, styles)),
         Section("results", "Best results", _results(data, styles)),
         Section("examples", "What models answer", _examples(data, styles)),
         Section("depths", "Other depths at test time", _other_depths(data, styles)),
@@ -72,7 +73,8 @@ def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 
 def _results(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the paper's Table 2; folded, perplexity and how each benchmark was measured."""
-    measured = table_block(data, "accuracy loss perplexity versions", result_tables.benchmarks)
+    frames = "accuracy loss perplexity versions"
+    measured = table_block(data, frames, result_tables.benchmarks, tasks_in_words(data))
     levels = table_block(data, "levels", result_tables.levels)
     folded = [*measured, *levels, drawing_block(data, "perplexity", "training.perplexity", styles)]
     blocks = table_block(data, "results", result_tables.results, styles)
