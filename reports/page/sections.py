@@ -72,6 +72,8 @@ def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
             drawing_block(data, "loss_curve loss counted", "accuracy.task_loss", styles, depth)
         )
         folded += table_block(data, "curve", result_tables.curve_numbers, styles, depth)
+    frames = "curve accuracy counted"
+    blocks.append(drawing_block(data, frames, "final_accuracy.final_accuracy", styles))
     return [*blocks, *details_block("Losses, and the accuracies in numbers", folded)]
 
 
