@@ -29,11 +29,9 @@ from dreamer_study.sql.names import AVERAGE
 
 def _told(rows: pd.DataFrame) -> list[tuple[str, ...]]:
     """Return what a marker tells: the accuracy, its interval where all means have one, counts."""
-    interval = [("low:Q", ".2%", "95 % CI from"), ("high:Q", ".2%", "to")]
-    has_intervals = rows["low"].notna().all()
     return [
         ("accuracy:Q", ".2%"),
-        *(interval if has_intervals else []),
+        *chart.interval_told(rows),
         ("seeds:Q", "d"),
         ("items:Q", ","),
     ]
@@ -62,7 +60,7 @@ def accuracy(
     raw = raw[raw["depth"] == depth]
     shown = present(styles, curve)
     panels = []
-    is_single, is_average = _one_at_a_time(curve)
+    is_single, is_average = one_at_a_time(curve)
     for task in task_order(curve[is_average]["task"], average_first=True):
         parts = [frame[frame["task"] == task] for frame in (curve, seeds, efficiency, raw)]
         best = bests(
@@ -106,7 +104,7 @@ def accuracy(
     )
 
 
-def _one_at_a_time(curve: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+def one_at_a_time(curve: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """Tell which rows are of benchmarks that a menu shows one at a time, and which have a panel.
 
     A menu shows those of many benchmarks; averages and held-out documents have a panel.
@@ -223,7 +221,7 @@ def task_loss(
     runs = runs[runs["run_id"].isin(counted["run_id"]) & (runs["depth"] == depth)]
     shown = present(styles, curve)
     panels = []
-    is_single, is_average = _one_at_a_time(curve)
+    is_single, is_average = one_at_a_time(curve)
     for task in task_order(curve[is_average]["task"], average_first=True):
         rows = curve[curve["task"] == task]
         seeds = runs[runs["task"] == task]

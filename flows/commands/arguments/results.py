@@ -23,11 +23,13 @@ def add_results(commands: Commands) -> None:
         examples=[
             ("dreamer report demo --text", "read the report in the terminal"),
             ("dreamer report demo --watch", "a page that follows a running study"),
+            ("dreamer report demo --price 2.5", "with the cost of the trainings, in money"),
         ],
     )
     add_study(report, RESULTS)
     report.flag("--text", "print the report's text and tables instead of a page")
     report.flag("--watch", "serve the page, and write it again whenever the results change")
+    report.real("--price", "P", "the price of an hour of one GPU (or of one core, without GPUs)")
     _add_sql(commands)
     _add_compare(commands)
     _add_lm_eval(commands)

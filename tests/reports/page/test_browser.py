@@ -572,9 +572,11 @@ def test_a_saved_curve_has_the_accuracies(page: Browser) -> None:
     assert set(last["accuracy"]) == {0.5}
 
 
-def test_a_saved_file_has_one_kind_of_row(page: Browser) -> None:
+@pytest.mark.parametrize("name", ["accuracy-depth-4", "final-accuracy"])
+def test_a_saved_file_has_one_kind_of_row(page: Browser, name: str) -> None:
     saved = page.run(
-        "(() => { const name = 'accuracy-depth-4'; const files = []; const before = URL.createObjectURL;"
+        f"(() => {{ const name = '{name}';"
+        "const files = []; const before = URL.createObjectURL;"
         "URL.createObjectURL = (blob) => { files.push(blob); return before(blob); };"
         "document.querySelector(`[data-figure=${name}] [data-file=csv]`).click();"
         "URL.createObjectURL = before; return Promise.all(files.map((file) => file.text())); })()"
