@@ -79,10 +79,7 @@ def read_atlas(world: str) -> Atlas:
 
 def read_folder(folder: Path) -> Atlas:
     """Read the folder of a world."""
-    frames = [
-        pd.read_csv(folder / name, float_precision="round_trip")
-        for name in (ARCHITECTURES, RATIOS, LEFT_OUT)
-    ]
+    frames = [pd.read_csv(folder / name) for name in (ARCHITECTURES, RATIOS, LEFT_OUT)]
     return Atlas(folder.name, *frames)
 
 
