@@ -115,6 +115,7 @@ QUERIES = {
         " median(tokens_per_second) as seconds from internal.model_runs m left join models using"
         " (study_id, model_id) where study_id = ? group by all"
     ),
+    "elsewhere": "select variant, origin from origins where study_id = ? order by variant",
     "tuning": (
         "select * replace (coalesce(chosen, false) as chosen) from tuning where study_id = ? order"
         " by all"

@@ -21,10 +21,11 @@ from typing import Any
 
 import duckdb
 
+from dreamer_study.flows.atlas.bundled import PREFIX, results_file, world_of, worlds
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.models_section import Variant
 from dreamer_study.model.accounting import Resources
-from dreamer_study.pipeline.errors import InputError, nearest
+from dreamer_study.pipeline.errors import InputError, nearest, placing
 from dreamer_study.pipeline.storage.digests import digest
 from dreamer_study.sql.results import connect
 
@@ -86,13 +87,34 @@ def read_origin(study: Study, variant: Variant) -> Origin:
     before inputs were written down, or lacks a depth of the study.
     """
     where = f"models.variants: {variant.name}: from {variant.origin}"
-    path = study.place / Path(str(variant.origin)).expanduser()
+    path = _results_file(str(variant.origin), study.place, where)
+    with closing(connect(path, read_only=True)) as connection:
+        return _read(connection, path, variant.name, study.models.depths, where)
+
+
+def _results_file(origin: str, place: Path, where: str) -> Path:
+    """Find the results file that `from` names: of a folder or a path, or of a world of the atlas.
+
+    `place` is the folder in which relative paths start.
+    """
+    path = place / Path(origin).expanduser()
+    world = world_of(origin)
+    if world is not None and (world in worlds() or not path.exists()):
+        if path.exists():
+            raise InputError(
+                f"{where}: this is a world of the atlas, and {path} is there too; write"
+                f" ./{origin} for the folder, or rename the folder for the atlas"
+            )
+        with placing(where):
+            return results_file(world)
     if path.is_dir():
         path = path / RESULTS
     if not path.is_file():
-        raise InputError(f"{where}: {path} does not exist; name a study's folder or results file")
-    with closing(connect(path, read_only=True)) as connection:
-        return _read(connection, path, variant.name, study.models.depths, where)
+        raise InputError(
+            f"{where}: {path} does not exist; name a study's folder, a results file or a world of"
+            f" the atlas ({', '.join(PREFIX + name for name in worlds()) or 'none yet'})"
+        )
+    return path
 
 
 def _read(

@@ -66,7 +66,8 @@ _Elsewhere: Any = create_model(
                 None,
                 description=(
                     "a finished study that has trained this variant: its folder, published folder"
-                    " or results file; its rows are taken, and nothing is trained"
+                    " or results file, or a world of the atlas, such as atlas/mixture; its rows are"
+                    " taken, and nothing is trained"
                 ),
             ),
         )

@@ -207,6 +207,17 @@ def export(figure: Figure, folder: Path) -> None:
     put(png, vl_convert.svg_to_png(drawing, scale=2))
 
 
+def save(figure: Figure, file: Path) -> None:
+    """Write a figure to one file, of the kind that its ending says: SVG, PDF or PNG."""
+    drawing = _drawn(composed(figure))
+    kinds = {
+        ".svg": drawing.encode,
+        ".pdf": lambda: vl_convert.svg_to_pdf(drawing),
+        ".png": lambda: vl_convert.svg_to_png(drawing, scale=2),
+    }
+    put(file, kinds[file.suffix]())
+
+
 def put(file: Path, content: bytes) -> None:
     """Write a file in one step, so that no reader sees half of it.
 

@@ -174,6 +174,7 @@ def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
         Block("prose", text),
         *([drawing_block(data, "ratios", "ratio_map.ratio_map", styles)] if is_many else []),
         drawing_block(data, "ratios", "efficiency.token_ratios", styles),
+        drawing_block(data, "ratios elsewhere", "ability_map.where_yours_stand"),
         drawing_block(data, "ratios costs", "efficiency.cost_ratios", styles),
         *tables,
         *details,

@@ -136,6 +136,11 @@ def task_name(task: str) -> str:
     return TASKS.get(task, task)
 
 
+def ability_name(task: str) -> str:
+    """Name what a benchmark asks for in a word: of the built-in worlds without their prefix."""
+    return task_name(task).removeprefix("world_")
+
+
 def goal_name(task: str) -> str:
     """Name what is to be reached on a task: `average accuracy`, or `accuracy on GSM8K`."""
     return "average accuracy" if task == AVERAGE else f"accuracy on {task_name(task)}"

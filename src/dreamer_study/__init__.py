@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dreamer_study.flows.estimates.study_estimate import Estimate
     from dreamer_study.flows.jobs import Failed
+    from dreamer_study.flows.python.atlas import atlas
     from dreamer_study.flows.python.comparing import compare
     from dreamer_study.flows.python.curves import factors
     from dreamer_study.flows.python.events import Note, Progress
@@ -41,6 +42,7 @@ __all__ = [
     "Progress",
     "Results",
     "Study",
+    "atlas",
     "compare",
     "factors",
     "load",
@@ -59,6 +61,7 @@ _MODULES = {
     "Progress": "flows.python.events",
     "Results": "flows.python.results",
     "Study": "flows.study.configuration",
+    "atlas": "flows.python.atlas",
     "compare": "flows.python.comparing",
     "factors": "flows.python.curves",
     "load": "flows.python.loading",

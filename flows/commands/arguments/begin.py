@@ -48,6 +48,10 @@ def _add_new(commands: Commands) -> None:
         examples=[
             ("dreamer new my.yaml --data questions.jsonl", "train on your own data"),
             ("dreamer new --from paper-16 my.yaml", "copy a preset, with its comments, to edit"),
+            (
+                "dreamer new mine.yaml --module my_models.py:GPT --atlas mixture",
+                "place your model among published architectures",
+            ),
         ],
     )
     new.file("file", "the study file to write, such as my.yaml")
@@ -65,7 +69,19 @@ def _add_new(commands: Commands) -> None:
         nargs="+",
         default=[],
     )
-    new.file("--module", "a Python file with your model classes, in the folder of the study file")
+    new.option(
+        "--module",
+        metavar="FILE[:CLASS]",
+        complete=FILES,
+        help="a Python file with your model classes, in the folder of the study file, or one of the"
+        " classes",
+    )
+    new.option(
+        "--atlas",
+        metavar="WORLD",
+        help="compare your model with the architectures of the atlas: their data, recipe and search"
+        " of the learning rate; your model alone is trained",
+    )
 
 
 def _add_factors(commands: Commands) -> None:

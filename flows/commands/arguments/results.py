@@ -30,10 +30,39 @@ def add_results(commands: Commands) -> None:
     report.flag("--text", "print the report's text and tables instead of a page")
     report.flag("--watch", "serve the page, and write it again whenever the results change")
     report.real("--price", "P", "the price of an hour of one GPU (or of one core, without GPUs)")
+    _add_atlas(commands)
     _add_sql(commands)
     _add_compare(commands)
     _add_lm_eval(commands)
     _add_handing_on(commands)
+
+
+def _add_atlas(commands: Commands) -> None:
+    atlas = commands.add(
+        "atlas",
+        "results.atlas:atlas",
+        "Show published architectures by the tokens that they need, and where yours stands.",
+        more="The rows come with the package. `dreamer new FILE --module FILE --atlas WORLD` writes"
+        " the study that trains your model beside them.",
+        examples=[
+            ("dreamer atlas", "the table"),
+            ("dreamer atlas mixture --plot map.svg", "one ability against the other"),
+            ("dreamer atlas mixture --with mine.yaml", "with the rows of your study"),
+        ],
+    )
+    atlas.option(
+        "world", nargs="?", metavar="WORLD", help="the problems that were learned (default mixture)"
+    )
+    atlas.option(
+        "--with",
+        dest="study",
+        metavar="STUDY",
+        complete=STUDIES,
+        help=f"add what this study has trained: {RESULTS}",
+    )
+    add_root(atlas, "the folder that the study of --with writes to (default runs/<name>)")
+    atlas.file("--plot", "write the map, as .svg, .pdf or .png")
+    atlas.flag("--csv", "print comma-separated values, with the origin of every row")
 
 
 def _add_sql(commands: Commands) -> None:

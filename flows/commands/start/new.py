@@ -16,13 +16,15 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
+from dreamer_study.flows.atlas.bundled import PREFIX, read_recipe
+from dreamer_study.flows.atlas.table import read_atlas
 from dreamer_study.flows.commands.tables import console
 from dreamer_study.flows.estimates.benchmark_sizes import BYTES_PER_TOKEN
 from dreamer_study.flows.progress.reports import printable
 from dreamer_study.flows.study.configuration import PRESETS
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.flows.study.schema import study_schema
-from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.errors import InputError, nearest
 from dreamer_study.pipeline.sources.columns.conversations import has_several_questions, turns_of
 from dreamer_study.pipeline.sources.columns.guess import guess_columns
 from dreamer_study.pipeline.sources.columns.names import named_columns
@@ -37,7 +39,7 @@ from dreamer_study.pipeline.sources.files.readers import (
 )
 from dreamer_study.pipeline.sources.files.text_files import kind_of_file
 from dreamer_study.pipeline.storage.files import write_text_atomically
-from dreamer_study.reports.text.numbers import counted
+from dreamer_study.reports.text.numbers import counted, listed
 
 # beside the study: the link in its first line holds wherever the folder goes
 SCHEMA = "study.schema.json"
@@ -53,7 +55,8 @@ GIVEN = ("vocabulary_size", "sequence_length")
 # names of a size that may be anything, so that it can be searched for equal FLOPs
 WIDTHS = "forward|intermediate"
 # sizes that are guessed, by words in a name: the first that is found
-SIZES = {WIDTHS: 192, "head": 4, "layer|depth": 4, "size|width|dim|hidden": 96, "": 4}
+HIDDEN = "size|width|dim|hidden"
+SIZES = {WIDTHS: 192, "head": 4, "layer|depth": 4, HIDDEN: 96, "": 4}
 SCHEMA_LINE = "# yaml-language-server: $schema={schema}"
 STUDY = """\
 # yaml-language-server: $schema={schema}
@@ -84,6 +87,20 @@ evaluation: # besides, the loss on documents held out of these data
   benchmarks: [builtin] # replace it by your own, or for one that `dreamer sources` lists
 """
 
+OF_ATLAS = ("data", "training", "evaluation")  # sections that a world's studies share
+STUDY_OF_ATLAS = """\
+# yaml-language-server: $schema={schema}
+# Where {own} stands among the architectures of the atlas's world {world}: the same data, recipe and
+# search of the learning rate, and equal FLOPs. Only {own} is trained.
+name: {name}
+{data}
+{models}
+  variants:
+{variants}
+{training}
+{evaluation}
+"""
+
 
 def schema(options: argparse.Namespace) -> None:
     """Print the JSON schema of a study file."""
@@ -104,11 +121,15 @@ def new(options: argparse.Namespace) -> None:
     if path.exists():
         raise InputError(f"{path} exists already; name a new file, or remove this one")
     if options.preset:
-        if options.data or options.module:
+        if options.data or options.module or options.atlas:
             raise InputError(
-                "--from copies a preset as it is; leave out --data and --module, and edit the copy"
+                "--from copies a preset as it is; leave out --data, --module and --atlas, and edit"
+                " the copy"
             )
         _copy_preset(options.preset, path)
+        return
+    if options.atlas:
+        _place_in_atlas(options, path)
         return
     sources: list[dict[str, Any]] = []
     tokens_held = 0.0
@@ -166,6 +187,54 @@ def _copy_preset(preset: str, path: Path) -> None:
         write_text_atomically(target, source.read_text(encoding="utf-8"))
     _write_study(path, f"{SCHEMA_LINE.format(schema=SCHEMA)}\n{copied}")
     _say_written(path, runs_code=bool(modules))
+
+
+def _place_in_atlas(options: argparse.Namespace, path: Path) -> None:
+    """Write a study of your model beside all architectures of a world of the atlas."""
+    if options.data or not options.module:
+        raise InputError(
+            "--atlas compares a model on the atlas's own data; give --module, and leave out --data"
+        )
+    world = options.atlas
+    recipe = read_recipe(world)
+    shared = recipe["models"]
+    (depth, *_) = shared["depths"]
+    width = shared["dreamer"]["hidden_size"]
+    sizes = {
+        WIDTHS: 2 * width,
+        "head": shared["dreamer"]["query_heads"],
+        "layer|depth": depth,
+        HIDDEN: width,
+        "": depth,
+    }
+    own_variants = _variants(options.module, path.parent, sizes, also_hidden=True)
+    measured = list(read_atlas(world).architectures["variant"])
+    baseline_first = sorted(measured, key=lambda name: name != shared["baseline"])
+    for variant in own_variants:
+        if variant["name"] in measured:
+            variant["name"] += "-mine"
+    names = listed([variant["name"] for variant in own_variants])
+    content = STUDY_OF_ATLAS.format(
+        schema=SCHEMA,
+        world=world,
+        own=names,
+        name=_name(path.stem),
+        models=_section({"models": shared}),
+        variants=_lines(
+            [{"name": name, "from": f"{PREFIX}{world}"} for name in baseline_first] + own_variants
+        ),
+        **{section: _section({section: recipe[section]}) for section in OF_ATLAS},
+    )
+    _write_study(path, content)
+    _say_written(path, runs_code=True)
+
+
+def _section(values: Mapping[str, Any]) -> str:
+    """Write a section of a study file, small lists and mappings on one line."""
+    text = yaml.safe_dump(
+        values, default_flow_style=None, sort_keys=False, allow_unicode=True, width=100
+    )
+    return text.strip()
 
 
 def _write_study(path: Path, content: str) -> None:
@@ -331,11 +400,21 @@ def _print_several_turns(guessed: Mapping[str, str], block: Block) -> None:
             name = ""
 
 
-def _variants(module: Path, folder: Path) -> list[dict[str, Any]]:
+def _variants(
+    named: str,
+    folder: Path,
+    guessed: Mapping[str, int] = SIZES,
+    *,
+    also_hidden: bool = False,
+) -> list[dict[str, Any]]:
     """List the classes of a module that can be models, as variants of a study.
 
-    Sizes are guessed from the names of arguments. The module's code is not run.
+    `named` is the path of the module, or `FILE:CLASS` for one class. Sizes are `guessed` from the
+    names of arguments. A width is searched for equal FLOPs; `also_hidden`: of a class without, its
+    hidden size. The module's code is not run.
     """
+    file, _, wanted = named.partition(".py:")
+    module = Path(f"{file}.py" if wanted else named)
     if not module.resolve().is_relative_to(folder.resolve()):
         raise InputError(
             f"{module} is not in the study's folder {folder.resolve()} or below; put it there"
@@ -345,11 +424,25 @@ def _variants(module: Path, folder: Path) -> list[dict[str, Any]]:
     except (SyntaxError, ValueError) as error:
         raise InputError(f"{module}: not Python: {error}") from None
     classes = [statement for statement in statements if isinstance(statement, ast.ClassDef)]
+    if wanted:
+        names = [kind.name for kind in classes]
+        if wanted not in names:
+            raise InputError(f"{module}: has no class {wanted!r}{nearest(wanted, names)}")
+        classes = [kind for kind in classes if kind.name == wanted]
     variants = []
     for kind in classes:
         sizes = _sizes_asked_for(kind)
         if sizes is not None:
-            variants.append(_variant(f"{_path_from(module, folder)}:{kind.name}", kind.name, sizes))
+            config = _guess_sizes(sizes, guessed)
+            variant = {
+                "name": kind.name,
+                "module": f"{_path_from(module, folder)}:{kind.name}",
+                "config": config,
+            }
+            searched = _searched(sizes, also_hidden=also_hidden)
+            if searched:
+                variant["match"] = {"flops": searched}
+            variants.append(variant)
     if not variants:
         raise InputError(
             f"{module}: no class takes {' and '.join(GIVEN)} (docs/own-architecture.md)"
@@ -374,16 +467,20 @@ def _sizes_asked_for(kind: ast.ClassDef) -> list[str] | None:
     return None
 
 
-def _variant(module: str, name: str, sizes: list[str]) -> dict[str, Any]:
-    config = {
-        size: next(value for words, value in SIZES.items() if re.search(words, size))
+def _guess_sizes(sizes: Sequence[str], guessed: Mapping[str, int]) -> dict[str, int]:
+    """Guess the value of each size by words in its name: the first that is found."""
+    return {
+        size: next(value for words, value in guessed.items() if re.search(words, size))
         for size in sizes
     }
-    variant: dict[str, Any] = {"name": name, "module": module, "config": config}
+
+
+def _searched(sizes: Sequence[str], *, also_hidden: bool) -> str | None:
+    """Return the size that is searched for equal FLOPs; None for none."""
     widths = [size for size in sizes if re.search(WIDTHS, size)]
-    if widths:
-        variant["match"] = {"flops": widths[0]}
-    return variant
+    if not widths and also_hidden:
+        widths = [size for size in sizes if re.search(HIDDEN, size)]
+    return widths[0] if widths else None
 
 
 def _path_from(file: Path, folder: Path) -> str:

@@ -1,0 +1,172 @@
+"""Read the table of a world of the atlas: an architecture a row, the fewest tokens first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dreamer_study.flows.atlas.architectures import DESCRIBING, RATIOS_AND_BESTS, describe
+from dreamer_study.flows.atlas.bundled import ARCHITECTURES, LEFT_OUT, RATIOS, world_folder
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.reports.text.names import ability_name
+from dreamer_study.sql.names import AVERAGE
+
+VALIDATION = "validation"
+AT_LEAST, AT_MOST = "at least", "at most"
+# Columns that each ability has.
+OF_ABILITY = ("ratio", "low", "high", "bound", "reached", "near_chance", "best")
+
+
+@dataclass(frozen=True)
+class Ability:
+    """What is measured of architectures: a task and a metric, and the name of both."""
+
+    task: str
+    metric: str
+
+    @property
+    def name(self) -> str:
+        """The name in heads of columns: `expressions`, `recall`, `loss`."""
+        if self.task == VALIDATION:
+            return "loss"
+        return ability_name(self.task)
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """A world: a row for each architecture, their ratios, and what has no row.
+
+    `architectures` and `ratios` have the columns of `architectures.csv` and `ratios.csv`;
+    `left_out` has an architecture and a reason in each row. `own` are the variants that were added
+    from a study.
+    """
+
+    world: str
+    architectures: pd.DataFrame
+    ratios: pd.DataFrame
+    left_out: pd.DataFrame
+    own: tuple[str, ...] = ()
+
+    @property
+    def baseline(self) -> str:
+        """The architecture that the others are compared with."""
+        (name,) = self.architectures.loc[self.architectures["baseline"], "variant"]
+        return name
+
+    @property
+    def abilities(self) -> list[Ability]:
+        """What is measured: accuracies on benchmarks, or without any the loss."""
+        accuracies = self.ratios[self.ratios["metric"] == "accuracy"]
+        tasks = [task for task in sorted(set(accuracies["task"])) if task != AVERAGE]
+        return [Ability(task, "accuracy") for task in tasks] or [Ability(VALIDATION, "loss")]
+
+    def rows_of(self, ability: Ability) -> pd.DataFrame:
+        """Return the ratios of an ability, one row for each architecture but the baseline."""
+        rows = self.ratios
+        return rows[(rows["task"] == ability.task) & (rows["metric"] == ability.metric)]
+
+
+def read_atlas(world: str) -> Atlas:
+    """Read a world. Raises InputError where the atlas has no such world."""
+    return read_folder(world_folder(world))
+
+
+def read_folder(folder: Path) -> Atlas:
+    """Read the folder of a world."""
+    frames = [pd.read_csv(folder / name) for name in (ARCHITECTURES, RATIOS, LEFT_OUT)]
+    return Atlas(folder.name, *frames)
+
+
+def with_study(atlas: Atlas, database: Path, study_id: str) -> Atlas:
+    """Add the variants that a study has trained beside rows of the atlas.
+
+    Raises InputError where the study was not compared with the atlas's baseline, or has trained
+    nothing else.
+    """
+    # with DuckDB, which the table alone does without
+    from dreamer_study.sql.results import connect
+
+    with closing(connect(database, read_only=True)) as connection:
+        joined = connection.execute(
+            "select variant from origins where study_id = ?", [study_id]
+        ).fetchall()
+        frames = {
+            table: connection.execute(f"from {table} where study_id = ?", [study_id]).df()
+            for table in DESCRIBING
+        }
+        ratios = connection.execute(RATIOS_AND_BESTS, [study_id]).df()
+    elsewhere = {name for (name,) in joined}
+    if atlas.baseline not in elsewhere:
+        raise InputError(
+            f"{database}: the study does not take {atlas.baseline} from the atlas; `dreamer new"
+            f" FILE --module FILE --atlas {atlas.world}` writes one that does"
+        )
+    models = frames["models"]
+    frames["models"] = models[~models["variant"].isin(elsewhere)]
+    own = tuple(frames["models"]["variant"])
+    if not own:
+        raise InputError(f"{database}: the study has trained nothing beside the atlas")
+    ratios = ratios[ratios["variant"].isin(own) & (ratios["baseline"] == atlas.baseline)]
+    described = describe(frames, atlas.baseline)
+    return Atlas(
+        world=atlas.world,
+        architectures=pd.concat([atlas.architectures, described], ignore_index=True),
+        ratios=pd.concat([atlas.ratios, ratios], ignore_index=True),
+        left_out=atlas.left_out,
+        own=own,
+    )
+
+
+def table(atlas: Atlas) -> pd.DataFrame:
+    """Return a row for each architecture, ranked: the mean of its ratios, the fewest tokens first.
+
+    Of each ability there are `<ability>_ratio`, the tokens over the baseline's, with the 95 %
+    interval `_low` to `_high`; `_bound` ('at least', 'at most' or empty) says that the ratio is a
+    bound; `_reached` whether the baseline's best was reached, and `_best` is the best score.
+    `_near_chance` says that an architecture has no ratio because it never rose above chance; it
+    comes after those that did.
+    """
+    frame = atlas.architectures.copy()
+    for ability in atlas.abilities:
+        rows = atlas.rows_of(ability).set_index("variant")
+        rows = rows.assign(bound=[_bound(row) for row in rows.to_dict("records")])
+        estimate = rows["ratio"].fillna(rows["low"]).fillna(rows["high"])
+        rows = rows.assign(ratio=estimate)
+        for column in OF_ABILITY:
+            frame[f"{ability.name}_{column}"] = frame["variant"].map(rows[column])
+        is_baseline = frame["baseline"].astype(bool)
+        frame.loc[is_baseline, f"{ability.name}_ratio"] = 1.0
+        frame.loc[is_baseline, f"{ability.name}_best"] = rows["baseline_best"].max()
+    return _ranked(frame, [f"{ability.name}_ratio" for ability in atlas.abilities])
+
+
+def _bound(row: Mapping[str, Any]) -> str:
+    """Tell on which side of what is shown the true ratio lies; empty for both."""
+    if pd.notna(row["ratio"]):
+        return row["decay_bound"] if isinstance(row["decay_bound"], str) else ""
+    if pd.notna(row["low"]):
+        return AT_LEAST
+    return AT_MOST if pd.notna(row["high"]) else ""
+
+
+def _ranked(frame: pd.DataFrame, ratios: list[str]) -> pd.DataFrame:
+    """Sort by the number of abilities without a ratio, then by the mean of the ratios."""
+    unknown = frame[ratios].isna().sum(axis=1)
+    effect = np.log(frame[ratios].astype(float)).mean(axis=1)
+    order = frame.assign(unknown=unknown, effect=effect).sort_values(
+        ["unknown", "effect", "variant"], na_position="last"
+    )
+    own_columns = [name for ratio in ratios for name in _columns_of(ratio)]
+    others = [name for name in frame.columns if name not in ("variant", *own_columns)]
+    return order[["variant", *own_columns, *others]].reset_index(drop=True)
+
+
+def _columns_of(ratio: str) -> list[str]:
+    ability = ratio.removesuffix("_ratio")
+    return [f"{ability}_{column}" for column in OF_ABILITY]

@@ -1,0 +1,137 @@
+"""`dreamer atlas`: the table and the map of architectures that were measured, and of yours."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dreamer_study.flows.atlas.bundled import worlds
+from dreamer_study.flows.atlas.table import AT_LEAST, Ability, Atlas, read_atlas, table, with_study
+from dreamer_study.flows.commands.tables import console, print_csv, print_table
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.files import naming
+from dreamer_study.reports.text.numbers import interval, listed, times
+from dreamer_study.reports.text.ratios import LEAST, MOST
+
+FIRST = "mixture"  # the world that is shown where none is named
+DRAWN = (".svg", ".pdf", ".png")
+NOT_REACHED = "†"
+YOURS = "*"
+
+
+def atlas(options: argparse.Namespace) -> None:
+    """Print the table of a world, and write its map to a file where that is asked for."""
+    shown = read_atlas(options.world or _first_world())
+    if options.study:
+        shown = _with_study(shown, options)
+    if options.plot:  # before the reader of what is printed may leave
+        draw(shown, options.plot)
+    if options.csv:
+        print_csv(table(shown))
+        return
+    print_table(pd.DataFrame([_cells(shown, row) for row in table(shown).to_dict("records")]))
+    for line in _remarks(shown):
+        console.print(line)
+    if options.plot:
+        console.print(f"map: {options.plot}")
+
+
+def _first_world() -> str:
+    if not worlds():
+        raise InputError("the atlas has no rows in this package")
+    return FIRST if FIRST in worlds() else worlds()[0]
+
+
+def _with_study(shown: Atlas, options: argparse.Namespace) -> Atlas:
+    """Add the rows of a study of yours."""
+    from dreamer_study.flows.commands.results.query import find_results
+    from dreamer_study.sql.results import query
+
+    database, wanted = find_results(options.study, options.root)
+    newest = "select study_id from studies order by created_at desc nulls last, study_id"
+    study_id = wanted or str(query(database, newest)["study_id"].iloc[0])
+    return with_study(shown, database, study_id)
+
+
+def draw(shown: Atlas, file: Path) -> None:
+    """Write the map of a world to a file.
+
+    Raises InputError for another ending than those of `DRAWN`, and for a world without a map.
+    """
+    # with Altair, which takes a second
+    from dreamer_study.reports.figures.ability_map import ability_map
+    from dreamer_study.reports.figures.rendering import save
+
+    if file.suffix not in DRAWN:
+        raise InputError(f"{file}: a map ends in {', '.join(DRAWN[:-1])} or {DRAWN[-1]}")
+    drawn = ability_map(shown.ratios, shown.own)
+    if drawn is None:
+        raise InputError(
+            f"the world {shown.world} has no map: a map needs two abilities and four architectures"
+        )
+    with naming(file):
+        save(drawn, file)
+
+
+def _cells(shown: Atlas, row: Mapping[str, Any]) -> dict[str, object]:
+    """Format a row of the table for a terminal."""
+    name = row["variant"]
+    if name in shown.own:
+        name += f" {YOURS}"
+    abilities = {ability.name: ratio_cell(ability, row) for ability in shown.abilities}
+    return {
+        "architecture": name,
+        **abilities,
+        "parameters": row["parameters"],
+        "FLOPs/token": row["flops_per_token"],
+        "rate": f"{row['learning_rate']:g}",
+        "tokens/s": row["tokens_per_second"],
+        "seeds": row["seeds"],
+    }
+
+
+def ratio_cell(ability: Ability, row: Mapping[str, Any]) -> str:
+    """Format the ratio of an ability: `1.29x (0.99 to 1.67) †`, a bound, or that there is none."""
+    values = {name: row[f"{ability.name}_{name}"] for name in ("ratio", "low", "high", "bound")}
+    if row["baseline"]:
+        return "1x"
+    if pd.isna(values["ratio"]):
+        near_chance = row[f"{ability.name}_near_chance"]
+        return "never above chance" if pd.notna(near_chance) and near_chance else "none"
+    text = times(values["ratio"])
+    if values["bound"]:
+        text = f"{LEAST if values['bound'] == AT_LEAST else MOST} {text}"
+    elif ends := interval(values):
+        text += f" ({ends})"
+    return text if row[f"{ability.name}_reached"] else f"{text} {NOT_REACHED}"
+
+
+def _remarks(shown: Atlas) -> list[str]:
+    """Say what the table is, and what it lacks."""
+    architectures = shown.architectures
+    made = sorted(set(architectures["made"]))
+    seeds = sorted(set(architectures["seeds"]))
+    abilities = listed([ability.name for ability in shown.abilities])
+    lines = [
+        f"{shown.world}: training tokens over those of {shown.baseline} to equal {abilities}, with"
+        f" 95 % intervals over seeds and items; below 1x fewer. Seeds: {seeds[0]}"
+        + (f" to {seeds[-1]}" if len(seeds) > 1 else "")
+        + f". Measured {made[0]}"
+        + (f" to {made[-1]}" if len(made) > 1 else "")
+        + f". {NOT_REACHED}: did not reach {shown.baseline}'s best.",
+    ]
+    if shown.own:
+        lines.append(f"{YOURS}: trained by your study; tokens/s of other machines do not compare.")
+    at_edge = architectures[~architectures["rate_inside"].astype(bool)]
+    if len(at_edge):
+        names = ", ".join(at_edge["variant"])
+        lines.append(
+            f"rate at the edge of those tried, so that a better one may lie beyond: {names}"
+        )
+    for row in shown.left_out.to_dict("records"):
+        lines.append(f"not measured: {row['variant']}: {row['reason']}")
+    return lines

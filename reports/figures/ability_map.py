@@ -1,0 +1,336 @@
+"""Draw architectures on a map: the ratio on one ability against the ratio on another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from dreamer_study.reports.data import baseline_of
+from dreamer_study.reports.figures import chart
+from dreamer_study.reports.figures.ratios import AT_LEAST, AT_MOST, label, ratio_axis, with_bounds
+from dreamer_study.reports.figures.rendering import Figure, figure, panel
+from dreamer_study.reports.style.theme import LIGHT
+from dreamer_study.reports.text.names import ability_name, depth_name
+from dreamer_study.reports.text.numbers import counted
+from dreamer_study.sql.names import AVERAGE
+
+ABILITIES = 2  # of a map
+FEWEST = 4  # variants: fewer are read from a table
+SIDE = 620  # pixels of the map
+BAND = 1.5  # by which the axis is longer where architectures have no ratio
+COLUMNS = 5  # in a band, so that intervals do not lie on each other
+BEYOND = 3.0  # an interval is drawn so far beyond the outermost ratio
+CHARACTER, LINE = 6.2, 13  # pixels of a name
+RADII = (13, 20, 30, 44, 62, 84)  # pixels from a point to its name
+ANGLES = 16
+LED_FROM = 26  # pixels: a name further away has a line to its point
+MARKED, OTHERS = LIGHT["v2"], LIGHT["v1"]
+NO_RATIO = "never above chance"
+SHAPES = {
+    ("", ""): "circle",
+    (AT_LEAST, ""): "triangle-right",
+    (AT_MOST, ""): "triangle-left",
+    ("", AT_LEAST): "triangle-up",
+    ("", AT_MOST): "triangle-down",
+}
+BOTH = "diamond"  # a bound on both
+Box = tuple[float, float, float, float]  # left, bottom, right and top, in pixels
+FIELDS = ("ratio", "low", "high", "bound", "label")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A logarithmic axis: `low` to `high`, of which what is beyond `edge` is the band."""
+
+    low: float
+    high: float
+    edge: float
+
+    def in_band(self, count: int) -> np.ndarray:
+        """Return so many places across the band, beside each other in turn."""
+        column = 2 * np.arange(count) % COLUMNS
+        share = (1 + column) / (1 + COLUMNS)
+        return self.edge * (self.high / self.edge) ** share
+
+    @property
+    def vega(self) -> alt.Scale:
+        """The scale of the axis in a chart."""
+        return alt.Scale(type="log", domain=[self.low, self.high], nice=False)
+
+    def pixels(self, values: pd.Series) -> np.ndarray:
+        """Return how far values are from the low end of the axis."""
+        share = np.log(values.to_numpy(float) / self.low) / math.log(self.high / self.low)
+        return SIDE * share
+
+    def value(self, pixels: float) -> float:
+        """Return the value at some pixels from the low end."""
+        return self.low * (self.high / self.low) ** (pixels / SIDE)
+
+
+def where_yours_stand(rows: pd.DataFrame, elsewhere: pd.DataFrame) -> Figure | None:
+    """Draw the map of a study; marked are the variants that others have not trained."""
+    own = set(rows["variant"]) - set(elsewhere["variant"]) if len(elsewhere) else set()
+    return ability_map(rows, own)
+
+
+def ability_map(rows: pd.DataFrame, marked: Collection[str] = ()) -> Figure | None:
+    """Draw a point for each variant: its ratios of accuracy on two tasks, intervals as a cross.
+
+    `rows` are those of `StudyData.ratios`. Variants that are `marked` have another colour. Variants
+    without a ratio on a task are in a band at the end of its axis. None unless there are two tasks
+    and some variants.
+    """
+    rows = rows[(rows["metric"] == "accuracy") & (rows["task"] != AVERAGE)]
+    tasks = sorted(set(rows["task"]))
+    if len(tasks) != ABILITIES or with_bounds(rows)["variant"].nunique() < FEWEST:
+        return None
+    panels = []
+    for depth, part in rows.groupby("depth"):
+        points = _points(with_bounds(part), tasks)
+        drawn = _chart(points, tasks, baseline_of(rows), marked)
+        description = "; ".join(
+            f"{row.variant}: {row.label_x} on {ability_name(tasks[0])}, {row.label_y} on"
+            f" {ability_name(tasks[1])}"
+            for row in points.itertuples(False)
+        )
+        panels.append(panel(depth_name(depth), f"{description}.", drawn, depth=depth))
+    return figure(
+        "ability-map",
+        f"{ability_name(tasks[0])} against {ability_name(tasks[1])}",
+        f"Training tokens over those of {baseline_of(rows)} to equal accuracy on each task: left"
+        " and down is better. Crosses: 95 % confidence intervals over seeds and items, cut at the"
+        " edges. A triangle is a bound, on the side to which it points. In the bands at the edges"
+        " are those that never rose above chance.",
+        panels,
+        wide=True,
+        finding=_finding(points, tasks),
+    )
+
+
+def _points(rows: pd.DataFrame, tasks: Sequence[str]) -> pd.DataFrame:
+    """Return one row for each variant, with the fields of both tasks as `ratio_x`, `ratio_y`."""
+    rows = rows.assign(
+        label=[label(row) for row in rows.to_dict("records")],
+        low=rows["low"].where(rows["ratio"].notna()),
+        high=rows["high"].where(rows["ratio"].notna()),
+        ratio=rows["shown"],
+    )
+    sides = [
+        rows.loc[rows["task"] == task, ["variant", *FIELDS]].rename(
+            columns={field: f"{field}_{side}" for field in FIELDS}
+        )
+        for task, side in zip(tasks, ("x", "y"), strict=True)
+    ]
+    return sides[0].merge(sides[1], on="variant", how="outer").sort_values("variant")
+
+
+def _finding(points: pd.DataFrame, tasks: Sequence[str]) -> str:
+    """Count the variants that have both ratios, and those that have none on a task."""
+    has_both = points[["ratio_x", "ratio_y"]].notna().all(axis=1).sum()
+    text = f"Of {counted(len(points), 'architecture')}, {has_both} learned both."
+    for task, side in zip(tasks, ("x", "y"), strict=True):
+        absent = int(points[f"ratio_{side}"].isna().sum())
+        if absent:
+            text += f" {absent} never rose above chance on {ability_name(task)}."
+    return text
+
+
+def _scale(points: pd.DataFrame, side: str) -> Scale:
+    """Return an axis that holds all ratios, and their intervals as far as these say something."""
+    ratios = points[f"ratio_{side}"].dropna()
+    lowest = min(ratios.min() if len(ratios) else 1.0, 1.0)
+    highest = max(ratios.max() if len(ratios) else 1.0, 1.0)
+    low = max(points[f"low_{side}"].min(), lowest / BEYOND)
+    high = min(points[f"high_{side}"].max(), highest * BEYOND)
+    low = min(lowest if math.isnan(low) else low, 0.8) / 1.1
+    edge = max(highest if math.isnan(high) else high, 1.25) * 1.1
+    has_band = points[f"ratio_{side}"].isna().any()
+    return Scale(low, edge * BAND if has_band else edge, edge)
+
+
+def _chart(
+    points: pd.DataFrame, tasks: Sequence[str], baseline: str, marked: Collection[str]
+) -> chart.Specification:
+    scales = {"x": _scale(points, "x"), "y": _scale(points, "y")}
+    for side, other in (("x", "y"), ("y", "x")):
+        scale = scales[side]
+        points = points.sort_values([f"ratio_{other}", "variant"], ignore_index=True)
+        absent = points[f"ratio_{side}"].isna()
+        place = points[f"ratio_{side}"].copy()
+        place[absent] = scale.in_band(int(absent.sum()))
+        points = points.assign(
+            **{
+                side: place,
+                f"from_{side}": points[f"low_{side}"].clip(lower=scale.low, upper=scale.edge),
+                f"to_{side}": points[f"high_{side}"].clip(lower=scale.low, upper=scale.edge),
+            }
+        )
+    points = points.assign(
+        colour=np.where(points["variant"].isin(list(marked)), MARKED, OTHERS),
+        shape=[
+            SHAPES.get((x, y), BOTH)
+            for x, y in zip(points["bound_x"], points["bound_y"], strict=True)
+        ],
+    )
+    of_baseline = {
+        "variant": baseline,
+        "x": 1.0,
+        "y": 1.0,
+        "colour": LIGHT["v0"],
+        "shape": "circle",
+    }
+    points = pd.concat([points, pd.DataFrame([of_baseline])], ignore_index=True)
+    points = _with_names(points, scales)
+    axes = {
+        side: _axis(
+            side, scale, f"{ability_name(task)}: fewer tokens than {baseline}  ←  1  →  more"
+        )
+        for (side, scale), task in zip(scales.items(), tasks, strict=True)
+    }
+    layers: list[alt.Chart | chart.Specification] = list(_background(scales, axes))
+    layers += _crosses(points, axes, scales)
+    layers += _names(points, scales)
+    return chart.layered(*layers, width=SIDE, height=SIDE)
+
+
+def _axis(side: str, scale: Scale, title: str) -> alt.X | alt.Y:
+    channel = alt.X if side == "x" else alt.Y
+    return channel(
+        f"{side}:Q",
+        title=title,
+        scale=scale.vega,
+        axis=ratio_axis(scale.low, scale.edge),
+    )
+
+
+def _background(scales: dict[str, Scale], axes: dict[str, alt.X | alt.Y]) -> Iterator[alt.Chart]:
+    """Draw the lines at 1, and the bands of those without a ratio, with their names."""
+    one = alt.Chart(chart.records(pd.DataFrame([{"x": 1.0, "y": 1.0}]), ["x", "y"]))
+    for side in scales:
+        yield one.mark_rule(color=LIGHT["rule"]).encode(**{side: axes[side]})
+    for side, scale in scales.items():
+        if scale.high == scale.edge:
+            continue
+        band = pd.DataFrame([{side: scale.edge, "end": scale.high, "words": NO_RATIO}])
+        base = alt.Chart(chart.records(band, [side, "end", "words"]))
+        ends = {side: axes[side], f"{side}2": alt.datum(scale.high)}
+        yield base.mark_rect(color=LIGHT["grid"], opacity=0.6).encode(**ends)
+        look = {"fontSize": 10, "color": LIGHT["muted"]}
+        if side == "x":
+            text = base.mark_text(**look, angle=270, align="left", dx=4, dy=8)
+            yield text.encode(x=axes["x"], y=alt.value(SIDE), text="words:N")
+        else:
+            text = base.mark_text(**look, align="left", dx=4, dy=-8)
+            yield text.encode(y=axes["y"], x=alt.value(0), text="words:N")
+
+
+def _crosses(
+    points: pd.DataFrame, axes: dict[str, alt.X | alt.Y], scales: dict[str, Scale]
+) -> list[alt.Chart]:
+    """Draw the points, and their intervals as crosses behind them."""
+    ends = [f"{end}_{side}" for side in axes for end in ("from", "to")]
+    columns = ["variant", "x", "y", *ends, "colour", "shape", "label_x", "label_y"]
+    base = alt.Chart(chart.records(points, columns))
+    colour = alt.Color("colour:N", scale=None, legend=None)
+    lines = base.mark_rule(strokeWidth=1, opacity=0.4)
+    across = lines.transform_filter("isValid(datum.from_x)").encode(
+        x=alt.X("from_x:Q", scale=scales["x"].vega), x2="to_x:Q", y=axes["y"], color=colour
+    )
+    along = lines.transform_filter("isValid(datum.from_y)").encode(
+        y=alt.Y("from_y:Q", scale=scales["y"].vega), y2="to_y:Q", x=axes["x"], color=colour
+    )
+    told = chart.tooltip(("variant:N",), ("label_x:N", "", "x"), ("label_y:N", "", "y"))
+    marks = base.mark_point(filled=True, size=62, opacity=1).encode(
+        x=axes["x"],
+        y=axes["y"],
+        color=colour,
+        shape=alt.Shape("shape:N", scale=None, legend=None),
+        tooltip=told,
+    )
+    return [across, along, marks]
+
+
+def _names(points: pd.DataFrame, scales: dict[str, Scale]) -> list[alt.Chart]:
+    """Draw the names, and lines to those that are away from their points."""
+    led = points[points["led"]]
+    columns = ["variant", "x", "y", "name_x", "name_y", "colour"]
+    at_name = {
+        "x": alt.X("name_x:Q", scale=scales["x"].vega),
+        "y": alt.Y("name_y:Q", scale=scales["y"].vega),
+    }
+    lines = alt.Chart(chart.records(led, columns)).mark_rule(color=LIGHT["rule"], strokeWidth=0.8)
+    base = alt.Chart(chart.records(points, columns)).encode(**at_name, text="variant:N")
+    halo = base.mark_text(
+        fontSize=11, stroke=LIGHT["paper"], strokeWidth=3, strokeOpacity=0.85, strokeJoin="round"
+    )
+    over = base.mark_text(fontSize=11, color=LIGHT["ink"])
+    return [lines.encode(**at_name, x2="x:Q", y2="y:Q"), halo, over]
+
+
+def _with_names(points: pd.DataFrame, scales: dict[str, Scale]) -> pd.DataFrame:
+    """Add the places of the names, `name_x` and `name_y`, and whether a line leads there, `led`.
+
+    Each name takes the nearest free place around its point; those with the most neighbours first.
+    """
+    x = scales["x"].pixels(points["x"])
+    y = scales["y"].pixels(points["y"])
+    taken: list[Box] = [
+        (across - 5, along - 5, across + 5, along + 5) for across, along in zip(x, y, strict=True)
+    ]
+    apart = np.hypot(x[:, None] - x[None, :], y[:, None] - y[None, :])
+    neighbours = (apart < 2 * RADII[-1]).sum(axis=1)
+    places: dict[int, tuple[float, float, bool]] = {}
+    for number in np.argsort(-neighbours, kind="stable"):
+        width = CHARACTER * len(points["variant"].iloc[number])
+        place, distance = _free_place(x[number], y[number], width, taken)
+        taken.append(_box(*place, width))
+        value = (scales["x"].value(place[0]), scales["y"].value(place[1]))
+        places[number] = (*value, distance >= LED_FROM)
+    chosen = [places[number] for number in range(len(points))]
+    name_x, name_y, led = zip(*chosen, strict=True)
+    return points.assign(name_x=name_x, name_y=name_y, led=led)
+
+
+def _free_place(
+    x: float, y: float, width: float, taken: Sequence[Box]
+) -> tuple[tuple[float, float], float]:
+    """Return the nearest place for the middle of a name that meets nothing, and its distance.
+
+    Where none is free, the one that meets the least.
+    """
+    candidates = []
+    for radius in RADII:
+        for step in range(ANGLES):
+            angle = 2 * math.pi * step / ANGLES
+            # the middle of a name is further away where the name is beside the point
+            across = math.cos(angle) * (radius + width / 2 - 4)
+            place = (x + across, y + math.sin(angle) * radius)
+            box = _box(*place, width)
+            met = sum(_common(box, other) for other in taken) + _outside(box)
+            if met == 0:
+                return place, radius
+            candidates.append((met, radius, place))
+    _, radius, place = min(candidates)
+    return place, radius
+
+
+def _box(x: float, y: float, width: float) -> Box:
+    return x - width / 2, y - LINE / 2, x + width / 2, y + LINE / 2
+
+
+def _common(first: Box, second: Box) -> float:
+    """Return the area that two boxes have in common."""
+    across = min(first[2], second[2]) - max(first[0], second[0])
+    along = min(first[3], second[3]) - max(first[1], second[1])
+    return max(across, 0) * max(along, 0)
+
+
+def _outside(box: Box) -> float:
+    """Return how far a box is beyond the map, in pixels."""
+    left, bottom, right, top = box
+    return max(-left, 0) + max(-bottom, 0) + max(right - SIDE, 0) + max(top - SIDE, 0)
