@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -29,7 +28,7 @@ LEAKY = WorldSettings(
 
 
 def main() -> None:
-    """Write `planted/leaks/default/train.jsonl` and `leaked.csv`, the ids of these items."""
+    """Write `leaks.jsonl` and `leaked.csv`, the ids of these items."""
     with tempfile.TemporaryDirectory() as folder:
         world = Path(folder)
         write_world(world, LEAKY)
@@ -38,14 +37,10 @@ def main() -> None:
         with (world / "sheets.truth.jsonl").open() as file:
             truth = [json.loads(line) for line in file]
     leaked = [
-        (of["of"], row["text"])
-        for of, row in zip(truth, rows, strict=True)
-        if of["kind"] == "leak"
+        (of["of"], row["text"]) for of, row in zip(truth, rows, strict=True) if of["kind"] == "leak"
     ]
-    shutil.rmtree(HERE / "planted", ignore_errors=True)
-    target = HERE / "planted" / "leaks" / "default" / "train.jsonl"
-    target.parent.mkdir(parents=True)
-    target.write_text("".join(json.dumps({"text": text}) + "\n" for _, text in leaked))
+    lines = [json.dumps({"text": text}) + "\n" for _, text in leaked]
+    (HERE / "leaks.jsonl").write_text("".join(lines))
     names = sorted(item for item, _ in leaked)
     (HERE / "leaked.csv").write_text("\n".join(["item", *names]) + "\n")
 
