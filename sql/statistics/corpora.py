@@ -40,9 +40,11 @@ BENCHMARK = "the benchmark "
 # Settings of a recipe that a study may search by itself, and of the machine that trained.
 SEARCHED = ("learning_rate", "weight_decay", "schedule")
 OF_THE_MACHINE = ("device", "raw_checkpoints")
+STUDY = "corpora"  # the study that holds all others side by side
 ALL_TASKS = "all"
 LEAKED = "leaked"
 OTHERS = "others"
+EVERY = "every"
 
 ModelKey = tuple[int | None, str]  # depth, variant
 
@@ -53,9 +55,9 @@ class Corpora:
 
     `ratios` has a row for each model (`depth`, `variant`), each study after the first, task and
     metric: the study's tokens over the first study's at equal scores, and the other columns of the
-    view `token_ratios`. `leaks` has a row for each model, study and benchmark ('all': over all), and
-    for `items` 'leaked' (the study's training documents hold a copy, the first study's do not) and
-    'others' (neither does): accuracies of `first` and `second` at the last checkpoint, and their
+    view `token_ratios`. `leaks` has a row for each model, study and benchmark ('all': over all),
+    and for `items` 'leaked' (the study's training documents hold a copy, the first study's do
+    not), 'others' (neither do) and 'every': accuracies of `first` and `second` at the last checkpoint, and their
     `difference` with its 95 % interval `low` to `high`. `notes` say what is left out or differs.
     """
 
@@ -101,7 +103,9 @@ def compare_corpora(studies: Sequence[tuple[Path, str]], *, despite: bool = Fals
     without `despite` other models or recipes.
     """
     if len(studies) < 2:
-        raise InputError("--tokens takes two or more studies; the first is what the others are over")
+        raise InputError(
+            "--tokens takes two or more studies; the first is what the others are over"
+        )
     read = _named([_read(path, study_id) for path, study_id in studies])
     first, *others = read
     notes = []
@@ -169,7 +173,10 @@ def _trained(row: Mapping[str, Any]) -> _Trained:
 
 
 def _named(studies: Sequence[_Study]) -> list[_Study]:
-    """Give studies of one name their ids as names. Raises InputError for one that is named twice."""
+    """Give studies of one name their ids as names.
+
+    Raises InputError for a study that is named twice.
+    """
     ids = [study.study_id for study in studies]
     for study in studies:
         if ids.count(study.study_id) > 1:
@@ -223,7 +230,10 @@ def _notes_on(first: _Study, other: _Study, *, despite: bool) -> list[str]:
             " --despite-differences compares them all the same"
         )
     pair = f"{other.name} and {first.name}"
-    notes = [f"beware: {other.name} differs from {first.name} beside its data: {each}" for each in differing]
+    notes = [
+        f"beware: {other.name} differs from {first.name} beside its data: {each}"
+        for each in differing
+    ]
     notes += _searched_apart(first, other)
     notes += [
         f"left out: {name}, which {present.name} asks and {missing.name} does not"
@@ -304,9 +314,7 @@ def _model_name(model: ModelKey) -> str:
 
 def _ratios(model: ModelKey, first: _Study, others: Sequence[_Study]) -> pd.DataFrame:
     """Compute the ratios of a model on other data over the same model on the first study's."""
-    tasks = [
-        name for name in first.benchmarks if all(name in other.benchmarks for other in others)
-    ]
+    tasks = [name for name in first.benchmarks if all(name in other.benchmarks for other in others)]
     if all(_same_held_out(first, other) for other in others):
         tasks.append(VALIDATION)
     with tempfile.TemporaryDirectory(prefix="dreamer-corpora-") as folder:
@@ -329,9 +337,6 @@ def _ratios(model: ModelKey, first: _Study, others: Sequence[_Study]) -> pd.Data
     rows.insert(0, "variant", variant)
     rows.insert(0, "depth", pd.Series([depth] * len(rows), dtype="Int64"))
     return rows
-
-
-STUDY = "corpora"
 
 
 def _side_by_side(
@@ -402,8 +407,9 @@ def _leaks(model: ModelKey, first: _Study, other: _Study) -> list[dict[str, Any]
     depth, variant = model
     rows = []
     for task in [ALL_TASKS, *pairs["task"].unique()]:
-        of_task = pairs["task"] == task if task != ALL_TASKS else pairs["task"].notna()
-        for items, chosen in ((LEAKED, is_leaked), (OTHERS, is_clean)):
+        of_task = pairs["task"].isin([task] if task != ALL_TASKS else pairs["task"])
+        groups = {LEAKED: is_leaked, OTHERS: is_clean, EVERY: is_leaked | ~is_leaked}
+        for items, chosen in groups.items():
             part = pairs[of_task & chosen]
             if len(part):
                 rows.append(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dreamer_study.flows.estimates.study_estimate import Estimate
     from dreamer_study.flows.jobs import Failed
-    from dreamer_study.flows.python.comparing import compare
+    from dreamer_study.flows.python.comparing import compare, compare_tokens
     from dreamer_study.flows.python.curves import factors
     from dreamer_study.flows.python.events import Note, Progress
     from dreamer_study.flows.python.loading import load
@@ -42,6 +42,7 @@ __all__ = [
     "Results",
     "Study",
     "compare",
+    "compare_tokens",
     "factors",
     "load",
     "load_model",
@@ -60,6 +61,7 @@ _MODULES = {
     "Results": "flows.python.results",
     "Study": "flows.study.configuration",
     "compare": "flows.python.comparing",
+    "compare_tokens": "flows.python.comparing",
     "factors": "flows.python.curves",
     "load": "flows.python.loading",
     "load_model": "flows.python.models",
