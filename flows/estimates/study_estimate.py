@@ -276,8 +276,12 @@ def _check_numbers(machine: Machine) -> None:
 
 def _vocabulary(study: Study) -> tuple[int, int]:
     """Return size and end mark of the vocabulary: of the finished tokenizer, or else as planned."""
+    plan = Plan(study)
+    if plan.like:
+        made = plan.like.tokenizer.results
+        return made["vocabulary_size"], made["end_token"]
     try:
-        made = Plan(study).data.tokenizer.results
+        made = plan.data.tokenizer.results
         return made["vocabulary_size"], made["end_token"]
     except InputError:
         planned = study.data.tokenizer.vocabulary_size

@@ -35,6 +35,7 @@ from dreamer_study.model.training.provenance import package_version
 from dreamer_study.model.training.search import by_rate
 from dreamer_study.model.training.step_log import devices_of, read_record
 from dreamer_study.pipeline.benchmarks.benchmark import PERPLEXITIES
+from dreamer_study.pipeline.decontaminate.settings import LEAKS
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import canonical, digest
 from dreamer_study.pipeline.storage.integrity import check, read_manifest
@@ -124,6 +125,7 @@ def enter_study(plan: Plan) -> None:
             {"study_id": study_id, "what": what, "value": value}
             for what, value in plan.inputs.items()
         ],
+        "found_items": _found_items(plan),
     }
     _enter(
         plan,
@@ -391,6 +393,26 @@ def _source_rows(plan: Plan) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _found_items(plan: Plan) -> list[dict[str, Any]]:
+    """Make the rows of `found_items` from what decontamination has found."""
+    removed = plan.study.data.decontaminate.remove
+    matches = pq.read_table(plan.data.curated.path / "matches.parquet")
+    trained: dict[tuple[str, str], bool] = {}
+    for match in matches.select(["benchmark", "item", "grade"]).to_pylist():
+        if match["grade"] in LEAKS:
+            key = (match["benchmark"], match["item"])
+            trained[key] = trained.get(key, False) or match["grade"] not in removed
+    return [
+        {
+            "study_id": plan.study.study_id,
+            "task": task,
+            "item_id": item,
+            "trained": is_trained,
+        }
+        for (task, item), is_trained in sorted(trained.items())
+    ]
 
 
 def _overridden_benchmarks(plan: Plan) -> list[dict[str, Any]]:

@@ -426,6 +426,10 @@ class Study(Section):
             }
         if not self.evaluation.target:
             del content["evaluation"]["target"]
+        if self.data.like is None:
+            del content["data"]["like"]
+        if self.data.deduplicate.remove:
+            del content["data"]["deduplicate"]["remove"]
         if self.code_files:
             content["code"] = digests(self.place, self.code_files)
         for variant in content["models"]["variants"]:
