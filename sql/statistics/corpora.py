@@ -57,8 +57,9 @@ class Corpora:
     metric: the study's tokens over the first study's at equal scores, and the other columns of the
     view `token_ratios`. `leaks` has a row for each model, study and benchmark ('all': over all),
     and for `items` 'leaked' (the study's training documents hold a copy, the first study's do
-    not), 'others' (neither do) and 'every': accuracies of `first` and `second` at the last checkpoint, and their
-    `difference` with its 95 % interval `low` to `high`. `notes` say what is left out or differs.
+    not), 'others' (neither do) and 'every': accuracies of `first` and `second` at the last
+    checkpoint, and their `difference` with its 95 % interval `low` to `high`. `notes` say what is
+    left out or differs.
     """
 
     ratios: pd.DataFrame
