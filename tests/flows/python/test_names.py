@@ -31,6 +31,7 @@ PUBLIC = {
     ),
     "Study": ("name", "study_id", "folder", "database", "report"),
     "compare": ("first", "second"),
+    "compare_tokens": ("studies", "despite_differences"),
     "factors": (
         *("curves", "items", "baseline", "target", "decayed_at_end", "every_pair"),
         *("tokens_per_step", "metric", "column", "pattern", "log"),
