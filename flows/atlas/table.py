@@ -102,10 +102,11 @@ def with_study(atlas: Atlas, database: Path, study_id: str) -> Atlas:
         }
         ratios = connection.execute(RATIOS_AND_BESTS, [study_id]).df()
     elsewhere = {name for (name,) in joined}
-    if atlas.baseline not in elsewhere:
+    is_compared = (ratios["baseline"] == atlas.baseline).any()
+    if atlas.baseline not in elsewhere or not is_compared:
         raise InputError(
-            f"{database}: the study does not take {atlas.baseline} from the atlas; `dreamer new"
-            f" FILE --module FILE --atlas {atlas.world}` writes one that does"
+            f"{database}: the study is not compared with {atlas.baseline} of the atlas; `dreamer"
+            f" new FILE --module FILE --atlas {atlas.world}` writes one that is"
         )
     models = frames["models"]
     frames["models"] = models[~models["variant"].isin(elsewhere)]
