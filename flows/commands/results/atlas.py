@@ -21,6 +21,7 @@ FIRST = "mixture"  # the world that is shown where none is named
 DRAWN = (".svg", ".pdf", ".png")
 NOT_REACHED = "†"
 YOURS = "*"
+MATCHED = 0.02  # of the baseline's FLOPs
 
 
 def atlas(options: argparse.Namespace) -> None:
@@ -135,9 +136,19 @@ def _remarks(shown: Atlas) -> list[str]:
         lines.append(
             f"rate at the edge of those tried, so that a better one may lie beyond: {names}"
         )
+    unmatched = [f"{name} ({gap:+.0%})" for name, gap in unmatched_flops(shown).items()]
+    if unmatched:
+        lines.append(f"FLOPs not within 2 % of {shown.baseline}'s: {', '.join(unmatched)}")
     for row in shown.left_out.to_dict("records"):
         lines.append(f"not measured: {row['variant']}: {row['reason']}")
     return lines
+
+
+def unmatched_flops(shown: Atlas) -> dict[str, float]:
+    """Return by how much the FLOPs of architectures differ that are not matched, by name."""
+    costs = shown.architectures.set_index("variant")["flops_per_token"]
+    gaps = costs / costs[shown.baseline] - 1
+    return {str(name): float(gap) for name, gap in gaps.items() if abs(gap) > MATCHED}
 
 
 def _span(values: list[Any]) -> str:
