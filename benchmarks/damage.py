@@ -1,7 +1,7 @@
 """Damage a study's files as bad disks, copies and hands do; decides whether damage ever gives other
 numbers in silence.
 
-    python -m benchmarks.damage folder [--seed 0]
+    python -m benchmarks.damage folder [--seed 0] [--after train evaluate]
 
 A small study is run stage by stage. After each stage one file of every kind gets a flipped bit,
 with its size and time kept, in a copy of the study, and `dreamer run` continues to the end. It must
@@ -104,6 +104,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="a new folder for the studies")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--after", nargs="+", choices=STAGES, default=STAGES, help="stages whose files are damaged"
+    )
     options = parser.parse_args()
     folder, chance, wrong, number = options.folder.resolve(), random.Random(options.seed), 0, 0
     folder.mkdir(parents=True)
@@ -127,7 +130,8 @@ def main() -> int:
     cases.append(
         (stages[-1], "older results", lambda copy: shutil.copy(older, copy / "results.duckdb"))
     )
-    for root, kind, damaging in cases:
+    chosen = [case for case in cases if case[0].name in options.after]
+    for root, kind, damaging in chosen:
         number += 1
         copy = folder / f"copy{number}"
         shutil.copytree(root, copy)

@@ -103,10 +103,10 @@ QUERIES = {
         "select source, unmarked from sources where study_id = ? and unmarked > 0 order by source"
     ),
     "runs": (
-        "select r.*, m.variant, m.depth, recipe from runs r join internal.model_runs m using"
-        " (study_id, run_id) left join internal.run_details using (run_id) join internal.variants v"
-        " on (v.study_id, v.variant) = (m.study_id, m.variant) where r.study_id = ? order by"
-        " m.depth, v.place, r.seed, r.run_id"
+        "select r.*, m.variant, m.depth, recipe, devices from runs r join internal.model_runs m"
+        " using (study_id, run_id) left join internal.run_details using (run_id) join"
+        " internal.variants v on (v.study_id, v.variant) = (m.study_id, m.variant) where r.study_id"
+        " = ? order by m.depth, v.place, r.seed, r.run_id"
     ),
     # Backward takes twice as much as forward. Seconds are those of the device that trained, in the
     # median of the runs.

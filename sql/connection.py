@@ -36,7 +36,9 @@ LOCKED = "Could not set lock"  # another process has the file open
 NO_LOCKS = re.compile("No locks available|not supported|not implemented", re.IGNORECASE)
 HOLDER = re.compile(r"lock is held in (.*?)\(PID (\d+)\)")
 CORRUPT = "Corrupt database file"  # the file is damaged; any query may find it
-NEW_TABLE = re.compile(r"(^create table if not exists (\w+) \(.*?^\);)", re.MULTILINE | re.DOTALL)
+NEW_TABLE = re.compile(
+    rf"^create table if not exists (?:{INTERNAL}\.)?((\w+) \(.*?^\);)", re.MULTILINE | re.DOTALL
+)
 # The files that this process has opened, in their order: damage within a block names no file.
 opened: dict[Path, None] = {}
 CREATED = re.compile(r"\bcreate or replace (macro|view)\b")
@@ -274,9 +276,9 @@ def _lay_over(connection: duckdb.DuckDBPyConnection) -> None:
     rows = connection.execute("select table_name from duckdb_tables()").fetchall()
     tables = {name for (name,) in rows}
     for text in definitions().values():
-        for statement, name in NEW_TABLE.findall(text):
+        for name_and_columns, name in NEW_TABLE.findall(text):
             if name not in tables:
-                connection.execute(statement.replace("create", "create temporary", 1))
+                connection.execute(f"create temporary table {name_and_columns}")
     for text in temporary_views().values():
         connection.execute(text)
 

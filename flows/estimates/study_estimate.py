@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dreamer_study.flows.estimates.benchmark_sizes import scored_by, unknown_benchmarks
 from dreamer_study.flows.estimates.data_needs import DataNeeds, data_needs
 from dreamer_study.flows.estimates.measure import STEPS, kept_rates, measure_rates
+from dreamer_study.flows.estimates.price import check_price
 from dreamer_study.flows.estimates.rates import Rates, rates_at, rates_in_store
 from dreamer_study.flows.estimates.slow import slow_warnings
 from dreamer_study.flows.estimates.times import Times, estimate_times
@@ -266,8 +267,7 @@ def largest_model(estimate: Estimate) -> PlannedModel:
 
 
 def _check_numbers(machine: Machine) -> None:
-    if not 0 <= (machine.price or 0) < math.inf:
-        raise InputError(f"--price is {machine.price:g}, but it must be a number of 0 or more")
+    check_price(machine.price)
     if machine.gpus is not None and machine.gpus < 1:
         raise InputError(f"--gpus is {machine.gpus}, but it must be a whole number of at least 1")
     if machine.tflops is not None and not 0 < machine.tflops < math.inf:
@@ -276,8 +276,12 @@ def _check_numbers(machine: Machine) -> None:
 
 def _vocabulary(study: Study) -> tuple[int, int]:
     """Return size and end mark of the vocabulary: of the finished tokenizer, or else as planned."""
+    plan = Plan(study)
+    if plan.like:
+        made = plan.like.tokenizer.results
+        return made["vocabulary_size"], made["end_token"]
     try:
-        made = Plan(study).data.tokenizer.results
+        made = plan.data.tokenizer.results
         return made["vocabulary_size"], made["end_token"]
     except InputError:
         planned = study.data.tokenizer.vocabulary_size

@@ -15,9 +15,11 @@ from pydantic import TypeAdapter
 from dreamer_study.flows.progress.reports import write_line
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.data_section import BUILTIN
+from dreamer_study.flows.study.loading import load_study
 from dreamer_study.model.evaluation.lm_eval_files import read_task
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.benchmarks.items import task_file
+from dreamer_study.pipeline.dedup.settings import DedupSettings
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.repositories.folders import (
     folder_of,
@@ -28,7 +30,8 @@ from dreamer_study.pipeline.sources.repositories.splits import find_split, has_s
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.storage.store import Output, Store
 from dreamer_study.pipeline.tokens.funnel import EXACT_CHARACTERS
-from dreamer_study.pipeline.tokens.tokenizer import SAMPLE_CHARACTERS
+from dreamer_study.pipeline.tokens.tokenizer import SAMPLE_CHARACTERS, TOKENIZER
+from dreamer_study.pipeline.tokens.validation import VALIDATION, held_out_digest
 from dreamer_study.pipeline.worlds.tasks import REPOSITORY
 
 # The version of a stage goes up whenever its code changes what it writes: old outputs are then not
@@ -149,6 +152,38 @@ class PlannedData:
         return folder
 
     @cached_property
+    def like(self) -> DataPlan | None:
+        """The data of the study whose tokenizer and held-out documents this one takes, if any.
+
+        Raises InputError where that study holds nothing out, or its data have not been made.
+        """
+        name = self.study.data.like
+        if name is None:
+            return None
+        other = load_study(str(self.study.place / Path(name).expanduser()))
+        where = f"data.like: {name}"
+        if other.study_id == self.study.study_id:
+            raise InputError(f"{where}: is this study itself; name another one")
+        if other.data.like:
+            raise InputError(f"{where}: takes both from {other.data.like}; name that study")
+        planned = PlannedData(other)
+        if not planned.trainable:
+            raise InputError(
+                f"{where}: its data have not been made yet; `dreamer run {other.arguments}` makes"
+                " them"
+            )
+        if not planned.data.packed.results[VALIDATION]:
+            raise InputError(f"{where}: holds no documents out; give it data.validation above 0")
+        return planned.data
+
+    @property
+    def tokenizer_file(self) -> Path | None:
+        """The file of the tokenizer that the study takes; None where it trains or fetches one."""
+        if self.like:
+            return self.like.tokenizer.path / TOKENIZER
+        return self.study.tokenizer_file
+
+    @cached_property
     def data(self) -> DataPlan:
         """The data outputs. Raises InputError while data sets are still to be fetched."""
         absent = self.absent
@@ -163,7 +198,7 @@ class PlannedData:
         sources = self._sources(world)
         cleaned = [source.clean for source in sources]
         # Signatures are not in the key: the documents and the settings decide their content.
-        unique = self._output("deduplicate", data.deduplicate, cleaned)
+        unique = self._output("deduplicate", _deduplication(data.deduplicate), cleaned)
         items = self._items(world)
         curated = self._output("decontaminate", data.decontaminate, [unique, items])
         tokenizer = self._tokenizer(curated)
@@ -201,6 +236,9 @@ class PlannedData:
             "validation": data.validation,
         }
         # What a study does not use has no entry: its key stays that of a study from before.
+        if self.like:
+            settings["validation"] = 0
+            settings["held_out_like"] = held_out_digest(self.like.packed.path)
         tuning = data.tuning
         if not tuning and self.study.training.tune:
             tuning = TUNING_DOCUMENTS
@@ -334,7 +372,7 @@ class PlannedData:
         wanted = self.study.data.tokenizer
         if wanted.hub:
             return self._output("tokenizer", {"hub": wanted.hub, "revision": wanted.revision})
-        file = self.study.tokenizer_file
+        file = self.tokenizer_file
         if file:
             return self._output("tokenizer", {"file": self.store.file_digest(file)})
         trained = {
@@ -354,6 +392,14 @@ def splits_of(entry: Wanted) -> tuple[str, ...]:
 def _defined(benchmark: Benchmark) -> dict[str, Any]:
     """Return what defines a benchmark, whether it was named before the data were made or after."""
     return {name: value for name, value in plain(benchmark).items() if name != "late"}
+
+
+def _deduplication(settings: DedupSettings) -> dict[str, Any]:
+    """Return the settings of deduplication; keys from before `remove` stay as they were."""
+    values = plain(settings)
+    if settings.remove:
+        del values["remove"]
+    return values
 
 
 def plain(value: Any) -> Any:

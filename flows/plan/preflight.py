@@ -60,8 +60,9 @@ def check_study(
     check_trusted(study, trust_code=trust_code)
     check_cluster(study, trust_code=trust_code)
     check_data(study, trust_code=trust_code)
-    if study.tokenizer_file:
-        read_tokenizer(study.tokenizer_file)
+    tokenizer = PlannedData(study).tokenizer_file
+    if tokenizer:
+        read_tokenizer(tokenizer)
     vocabulary_size = study.data.tokenizer.vocabulary_size or UNKNOWN_VOCABULARY
     planned = sized_models(study, vocabulary_size, trust_code=trust_code)
     _check_extras(study)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -40,7 +41,7 @@ from dreamer_study.model.architectures.code import digests
 from dreamer_study.model.module_config import read_architecture
 from dreamer_study.model.training.config import HOW_FAR, HOW_IT_RUNS, without_later
 from dreamer_study.model.training.recipe import decay_share
-from dreamer_study.model.training.search import combinations, grown
+from dreamer_study.model.training.search import MOST_GROWTHS, Grids, combinations, grown
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import digest
 from dreamer_study.pipeline.storage.integrity import check, read_manifest, read_sealed
@@ -298,21 +299,39 @@ class Plan(PlannedEvaluations):
         tune = self.study.training.tune
         if not tune or self.search:
             return []
-        first = self._search(tune.grids)
-        if not self.search_ended(first):
-            return first
-        # where the best value is at an edge of its grid, the grid grows
-        tuned = {
-            (model.variant, model.depth): self.study.searched(model.variant)
-            for model in self.models
-        }
-        larger = grown(tune.grids, self.searched(first), tuned)
-        known = {run.run_id for run in first}
-        further = [run for run in self._search(larger) if run.run_id not in known]
-        return [*first, *further]
+        grids = self._first_grids
+        runs = self._search(grids)
+        for _ in range(MOST_GROWTHS):
+            ended = self._searched_to_the_end(runs)
+            # where a model is best at an edge of its grid, its grid grows
+            larger = grown({model: grids[model] for model in ended}, self.searched(runs))
+            grids = {**grids, **larger}
+            known = {run.run_id for run in runs}
+            further = [run for run in self._search(grids) if run.run_id not in known]
+            if not further:
+                break
+            runs += further
+        return runs
 
-    def _search(self, grids: Mapping[str, Sequence[float]]) -> list[Run]:
-        """Describe the runs of the search over some grids.
+    @property
+    def _first_grids(self) -> dict[tuple[str, int], Grids]:
+        """The values that the study file names, of each model that is searched."""
+        grids = self.study.training.tune.grids
+        return {
+            (model.variant, model.depth): {name: grids[name] for name in searched}
+            for model in self.models
+            if (searched := self.study.searched(model.variant))
+        }
+
+    def _searched_to_the_end(self, runs: Sequence[Run]) -> list[tuple[str, int]]:
+        """Return the models all of whose runs of the search have ended."""
+        of_model = defaultdict(list)
+        for run in runs:
+            of_model[run.model.variant, run.model.depth].append(run)
+        return [model for model, runs in of_model.items() if self.search_ended(runs)]
+
+    def _search(self, grids: Mapping[tuple[str, int], Grids]) -> list[Run]:
+        """Describe the runs of the search over some grids of each model.
 
         Each model is trained at each combination of the settings that are not its own, with each
         seed.
@@ -322,10 +341,10 @@ class Plan(PlannedEvaluations):
             raise InputError(
                 "training.tune: too few documents to hold some out (data.tuning); give at least 50"
             )
-        tuned = [model for model in self.models if self.study.searched(model.variant)]
+        tuned = [model for model in self.models if (model.variant, model.depth) in grids]
         runs = []
         for model_number, model in enumerate(tuned):
-            of_model = {name: grids[name] for name in self.study.searched(model.variant)}
+            of_model = grids[model.variant, model.depth]
             of_all = {"learning_rate": self.study.rate_of_all(model.variant)}
             tried = itertools.product(combinations(of_model), tune.seeds)
             for number, (values, seed) in enumerate(tried):
@@ -378,7 +397,7 @@ class Plan(PlannedEvaluations):
             "tune": tune.model_dump(exclude_none=True),
             "weights": self.study.evaluation.weights,
         }
-        return self._decision_on(configuration, self._search(tune.grids))
+        return self._decision_on(configuration, self._search(self._first_grids))
 
     @property
     def search(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Compare the results of two studies from Python."""
+"""Compare the results of studies from Python."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dreamer_study.flows.python.loading import StudyLike
 from dreamer_study.flows.python.results import Results, results
 from dreamer_study.sql.statistics.comparison import Comparison
 from dreamer_study.sql.statistics.comparison import compare as compare_studies
+from dreamer_study.sql.statistics.corpora import Corpora, compare_corpora
 
 
 def compare(first: Results | StudyLike, second: Results | StudyLike) -> Comparison:
@@ -27,4 +28,25 @@ def compare(first: Results | StudyLike, second: Results | StudyLike) -> Comparis
         sides[1].path,
         first_study=sides[0].study_id,
         second_study=sides[1].study_id,
+    )
+
+
+def compare_tokens(*studies: Results | StudyLike, despite_differences: bool = False) -> Corpora:
+    """Compute what other data are worth to the same models, in tokens of the first study.
+
+    Args:
+        studies: two or more `Results`, or anything that `results` takes; the first one is what the
+            others are compared with
+        despite_differences: compare studies whose models or recipes differ, too
+
+    Returns a `Corpora`: data frames of ratios (one row for each model, study, task and metric) and
+    of accuracies on benchmark items that leaked into the training data of a study, and notes.
+
+    Raises InputError if a study has no results, or if the studies differ in their tokenizer, in the
+    items of a benchmark or in how they evaluate, have no model in common, or, without
+    `despite_differences`, differ in models or recipes.
+    """
+    sides = [side if isinstance(side, Results) else results(side) for side in studies]
+    return compare_corpora(
+        [(side.path, side.study_id) for side in sides], despite=despite_differences
     )

@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dreamer_study.flows.estimates.price import check_price
 from dreamer_study.flows.python.loading import StudyLike, load
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.pipeline.errors import InputError
@@ -113,23 +114,25 @@ class Results:
 
         return offline_chart(named_figure(self.path, self.study_id, figure))
 
-    def report(self, path: Path | str) -> Path:
+    def report(self, path: Path | str, *, price: float | None = None) -> Path:
         """Write the report, and return the path of its page.
 
         If the path ends in `.html`, the report is that one file. Any other path is a folder, which
-        gets `index.html`, `study.yaml` and figures for papers in `figures/`. Raises InputError if
-        the folder of the file does not exist.
+        gets `index.html`, `study.yaml` and figures for papers in `figures/`. `price` is that of an
+        hour of one GPU (or of one core, without GPUs); the report then says what the study's
+        trainings cost. Raises InputError if the folder of the file does not exist.
         """
         # takes a second, so a query does not import it
         from dreamer_study.reports.page.report import page_text, write_report
 
+        check_price(price)
         target = Path(path)
         with naming(target):
             if target.suffix != ".html":
-                return write_report(self.path, self.study_id, target)
+                return write_report(self.path, self.study_id, target, price=price)
             if target.is_dir() or not target.parent.is_dir():
                 raise InputError(f"{target}: must be a file in a folder that exists")
-            write_text_atomically(target, page_text(self.path, self.study_id))
+            write_text_atomically(target, page_text(self.path, self.study_id, price))
         return target
 
     def _repr_html_(self) -> str:

@@ -100,12 +100,13 @@ def prepare_data(plan: Plan, steps: Steps) -> None:
             make(late, benchmark.name, partial(_look_for_items, plan, benchmark))
             say([_late_words(benchmark, late)])
 
-    make(data.tokenizer, "", partial(_tokenizer, study, data))
+    make(data.tokenizer, "", partial(_tokenizer, plan))
     packing = partial(
         pack,
         data.curated.path,
         data.tokenizer.path,
-        **plan.packing,
+        **{name: value for name, value in plan.packing.items() if name != "held_out_like"},
+        held_out_like=plan.like.packed.path if plan.like else None,
         **_workers(study, [data.curated]),
     )
     make(data.packed, "", packing, resumes=True)
@@ -302,14 +303,16 @@ def _look_for_items(
     return {"items": len(items), "found": sorted(in_data)}
 
 
-def _tokenizer(study: Study, data: DataPlan, folder: Path, progress: Progress) -> dict[str, Any]:
+def _tokenizer(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]:
     """Train the tokenizer on the curated documents, or take the one that the study names."""
-    wanted = study.data.tokenizer
+    if plan.tokenizer_file:
+        return take_tokenizer({"file": str(plan.tokenizer_file)}, folder)
+    wanted = plan.study.data.tokenizer
     if wanted.hub:
         return take_tokenizer({"hub": wanted.hub, "revision": wanted.revision}, folder)
-    if study.tokenizer_file:
-        return take_tokenizer({"file": str(study.tokenizer_file)}, folder)
-    return train_tokenizer(data.curated.path, folder, wanted.vocabulary_size, progress=progress)
+    return train_tokenizer(
+        plan.data.curated.path, folder, wanted.vocabulary_size, progress=progress
+    )
 
 
 def _count(data: DataPlan, folder: Path, progress: Progress) -> dict[str, Any]:

@@ -29,12 +29,14 @@ from dreamer_study.flows.running.elsewhere_rows import (
 )
 from dreamer_study.flows.study.configuration import OF_THE_MACHINE
 from dreamer_study.model.checkpoints.checksums import read_checkpoint
+from dreamer_study.model.evaluation.lm_eval_files import task_in_words
 from dreamer_study.model.evaluation.metrics import COLUMNS
 from dreamer_study.model.training.config import HOW_FAR, HOW_IT_RUNS
 from dreamer_study.model.training.provenance import package_version
 from dreamer_study.model.training.search import by_rate
 from dreamer_study.model.training.step_log import devices_of, read_record
 from dreamer_study.pipeline.benchmarks.benchmark import PERPLEXITIES
+from dreamer_study.pipeline.decontaminate.settings import LEAKS
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import canonical, digest
 from dreamer_study.pipeline.storage.integrity import check, read_manifest
@@ -124,6 +126,7 @@ def enter_study(plan: Plan) -> None:
             {"study_id": study_id, "what": what, "value": value}
             for what, value in plan.inputs.items()
         ],
+        "found_items": _found_items(plan),
     }
     _enter(
         plan,
@@ -153,7 +156,12 @@ def _study_row(plan: Plan) -> dict[str, Any]:
     packages = {name: metadata.version(name) for name in PACKAGES}
     packages["python"] = platform.python_version()
     settings = study.model_dump(mode="json", exclude=OF_THE_MACHINE)
-    config = {"study": settings, "packages": packages, "examples": _examples(plan)}
+    config = {
+        "study": settings,
+        "packages": packages,
+        "examples": _examples(plan),
+        "tasks": _tasks_in_words(plan),
+    }
     return {
         "study_id": study.study_id,
         "name": study.name,
@@ -162,6 +170,16 @@ def _study_row(plan: Plan) -> dict[str, Any]:
         "created_at": datetime.now(UTC).replace(tzinfo=None),
         "baseline": study.models.compared_with,
     }
+
+
+def _tasks_in_words(plan: Plan) -> dict[str, str]:
+    """Say of each benchmark of lm-eval's how it is asked; the built-in ones are in the settings."""
+    own = {benchmark.name for benchmark in plan.study.own_benchmarks}
+    tasks: dict[str, list[dict[str, Any]]] = {}
+    for task in plan.tasks:
+        if task["benchmark"] in own:
+            tasks.setdefault(task["benchmark"], []).append(task)
+    return {name: task_in_words(of_benchmark) for name, of_benchmark in tasks.items()}
 
 
 def _examples(plan: Plan) -> dict[str, list[str]]:
@@ -388,6 +406,26 @@ def _source_rows(plan: Plan) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _found_items(plan: Plan) -> list[dict[str, Any]]:
+    """Make the rows of `found_items` from what decontamination has found."""
+    removed = plan.study.data.decontaminate.remove
+    matches = pq.read_table(plan.data.curated.path / "matches.parquet")
+    trained: dict[tuple[str, str], bool] = {}
+    for match in matches.select(["benchmark", "item", "grade"]).to_pylist():
+        if match["grade"] in LEAKS:
+            key = (match["benchmark"], match["item"])
+            trained[key] = trained.get(key, False) or match["grade"] not in removed
+    return [
+        {
+            "study_id": plan.study.study_id,
+            "task": task,
+            "item_id": item,
+            "trained": is_trained,
+        }
+        for (task, item), is_trained in sorted(trained.items())
+    ]
 
 
 def _overridden_benchmarks(plan: Plan) -> list[dict[str, Any]]:

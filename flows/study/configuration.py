@@ -102,6 +102,13 @@ class Evaluation(settings_section(EvaluationSettings)):
                 raise ValueError(
                     f"{name!r} is the name of {TAKEN[name]}; give the benchmark another name"
                 )
+        # what is built in is published with its answers
+        own = benchmark_names([entry for entry in entries if entry != BUILTIN])
+        for name in own:
+            if name in WORLD_BENCHMARKS:
+                raise ValueError(
+                    f"{name!r} is the name of a built-in benchmark; give the benchmark another name"
+                )
         return entries
 
 
@@ -419,6 +426,10 @@ class Study(Section):
             }
         if not self.evaluation.target:
             del content["evaluation"]["target"]
+        if self.data.like is None:
+            del content["data"]["like"]
+        if self.data.deduplicate.remove:
+            del content["data"]["deduplicate"]["remove"]
         if self.code_files:
             content["code"] = digests(self.place, self.code_files)
         for variant in content["models"]["variants"]:

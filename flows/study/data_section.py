@@ -109,6 +109,13 @@ class Data(Section):
     )
     seed: int = Field(0, ge=0, description="Seed of the order of the documents.")
     memory: str = Field("4GB", description="Most memory that curation takes, such as 500MB or 4GB.")
+    like: str | None = Field(
+        None,
+        description=(
+            "Another study, by its file or folder, whose tokenizer and held-out documents this one"
+            " takes, so that both measure the same: `dreamer compare --tokens`."
+        ),
+    )
     tokenizer: Tokenizer = Field(
         default_factory=lambda: Tokenizer(vocabulary_size=512),
         description="The tokenizer of all models of the study.",
@@ -154,6 +161,16 @@ class Data(Section):
                     " evaluation.benchmarks"
                 )
         return expanded
+
+    @model_validator(mode="after")
+    def _measures_as_another_study(self) -> Data:
+        given = self.model_fields_set & {"tokenizer", "validation"}
+        if self.like and given:
+            raise ValueError(
+                f"like: tokenizer and held-out documents are those of {self.like}; leave out"
+                f" {' and '.join(sorted(given))}"
+            )
+        return self
 
     @property
     def resolved(self) -> list[Source]:

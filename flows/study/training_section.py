@@ -23,7 +23,7 @@ MOST_RANKS = 256  # beyond every machine
 TUNED = ("learning_rate", "weight_decay", "decay")  # settings to search; `decay` of the schedule
 
 
-GROWN = "if the best value is at an edge, a value beyond it is tried"
+GROWN = "while the best value of a model is at an edge, a value beyond is tried for this model"
 
 
 class Tuning(Section):

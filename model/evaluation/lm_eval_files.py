@@ -11,6 +11,7 @@ import importlib.util
 import os
 import re
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,12 @@ TASKS = Path(importlib.util.find_spec("lm_eval").origin).resolve().parent / "tas
 # Folders of the tasks in `pipeline/benchmarks/table.py` that call Python; a test checks that they
 # execute no answer.
 OF_THE_TABLE = [TASKS / name for name in ("hendrycks_math", "mathqa", "minerva_math")]
+OUTPUTS = {  # lm-eval's kinds of output, in words
+    "generate_until": "a free answer",
+    "multiple_choice": "the likeliest of given choices",
+    "loglikelihood": "how likely the right answer is",
+    "loglikelihood_rolling": "how likely whole texts are",
+}
 _TASK_LINE = re.compile(rb"^[\"']?task[\"']?:[ \t]*[\"']?([\w.-]+)", re.MULTILINE)
 
 
@@ -60,6 +67,31 @@ def find_task(name: str) -> Path:
     if near:
         hint = f"did you mean {' or '.join(near)}?"
     raise InputError(f"lm-eval has no task {name!r}; {hint}")
+
+
+def task_in_words(specifications: Sequence[Mapping[str, Any]]) -> str:
+    """Say in a sentence how lm-eval asks a benchmark, from the definitions of its tasks alone.
+
+    Example: `lm-eval’s task gsm8k: a free answer, 0-shot.` A task of a file beside the study is
+    the file's. Raises what `read_task` raises.
+    """
+    first = specifications[0]
+    path = Path(first["yaml"]) if first.get("yaml") else find_task(first["task"])
+    definition = read_task(path, first["benchmark"], trust_code=True).definition
+    overrides = first.get("overrides") or {}
+    asked = {**definition, **overrides}
+    owner = "lm-eval" if path.is_relative_to(TASKS) else path.name
+    name = f"task {first['task']}"
+    if len(specifications) > 1:
+        name = f"{len(specifications)} tasks, {first['task']} and others"
+    output = asked.get("output_type", "generate_until")
+    kind = OUTPUTS.get(output, output)
+    sentence = f"{owner}’s {name}: {kind}, {overrides.get('num_fewshot', 0)}-shot."
+    prompt = asked.get("description")
+    if isinstance(prompt, str) and prompt.strip() and "{{" not in prompt:
+        instruction = " ".join(prompt.split())
+        sentence += f" Its prompt begins with “{instruction}”"
+    return sentence
 
 
 def read_task(

@@ -22,14 +22,17 @@ SETTINGS = {"learning_rate": "rate", "weight_decay": "weight decay", "decay": "d
 """What can be searched, and in words."""
 OTHERS = ("weight_decay", "decay")
 MOST = {"decay": 1.0}  # beyond which a grid does not grow
+MOST_GROWTHS = 8
+"""How many values a grid may get beyond its edges: a loss may fall to the end of all numbers."""
 
 Row = Mapping[str, Any]
 Model = tuple[str, int]  # variant and depth
 Values = dict[str, float]  # by setting
+Grids = Mapping[str, Sequence[float]]  # by setting, in rising order
 Chosen = tuple[float, ...]  # in the order of SETTINGS; 0 for one that a row does not have
 
 
-def combinations(grids: Mapping[str, Sequence[float]]) -> list[Values]:
+def combinations(grids: Grids) -> list[Values]:
     """List every combination of the values of each setting."""
     products = itertools.product(*grids.values())
     return [dict(zip(grids, values, strict=True)) for values in products]
@@ -87,36 +90,33 @@ def by_rate(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return kept
 
 
-def grown(
-    grids: Mapping[str, Sequence[float]],
-    rows: Sequence[Row],
-    tuned: Mapping[Model, Sequence[str]],
-) -> dict[str, list[float]]:
-    """Return the grids with a value more beyond each edge at which a model is best.
+def grown(grids: Mapping[Model, Grids], rows: Sequence[Row]) -> dict[Model, Grids]:
+    """Return each model's grids with a value more beyond each edge at which this model is best.
 
-    `tuned` has the settings that are searched of each model. A new value lies as far beyond the
-    edge, as a factor, as the edge's neighbour lies within: [1, 2, 8] grows by 0.5, by 32, by both
-    or not at all.
+    A model's grids do not depend on the other models of a study, so neither does what is chosen. A
+    new value lies as far beyond the edge, as a factor, as the edge's neighbour lies within:
+    [1, 2, 8] grows by 0.5 or by 32.
     """
     best = best_settings(rows)
     larger = {}
-    for place, name in enumerate(SETTINGS):
-        if name not in grids:
+    for model, of_model in grids.items():
+        if model not in best:  # every training has failed
+            larger[model] = of_model
             continue
-        chosen = {
-            settings[place] for model, settings in best.items() if name in tuned.get(model, ())
+        chosen = dict(zip(SETTINGS, best[model], strict=True))
+        larger[model] = {
+            name: _grown(grid, chosen[name], MOST.get(name)) for name, grid in of_model.items()
         }
-        larger[name] = _grown(grids[name], chosen, MOST.get(name))
     return larger
 
 
-def _grown(grid: Sequence[float], chosen: set[float], most: float | None) -> list[float]:
-    """Return a rising grid with what lies beyond its edges, where these were chosen."""
+def _grown(grid: Sequence[float], chosen: float, most: float | None) -> list[float]:
+    """Return a rising grid with what lies beyond its edge, where this was chosen."""
     lowest, highest = grid[0], grid[-1]
     beyond = []
-    if lowest in chosen:
+    if chosen == lowest:
         beyond.append(lowest**2 / grid[1])
-    if highest in chosen:
+    if chosen == highest:
         above = highest**2 / grid[-2] if grid[-2] else 2 * highest
         beyond.append(above if most is None else min(above, most))
     rounded = {float(f"{value:.6g}") for value in beyond}

@@ -19,6 +19,7 @@ Grade = Literal[
     "template",
 ]
 EXACT, OVERLAP, SOLUTION, REPHRASED, FORMULA, LOOSELY, TEMPLATE = GRADES = get_args(Grade)
+LEAKS = (EXACT, OVERLAP, SOLUTION, REPHRASED)  # grades of documents that give an item away
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -45,7 +46,7 @@ class DecontaminationSettings:
     the whole question. Answers and solutions are searched from `shortest_answer` words on.
     """
 
-    remove: tuple[Grade, ...] = (EXACT, OVERLAP, SOLUTION, REPHRASED)
+    remove: tuple[Grade, ...] = LEAKS
     """Grades of findings for which a document is dropped; other grades are only counted."""
     short_words: int = 5
     """Words of a short n-gram, which grade `template` and short items are compared by."""

@@ -90,10 +90,12 @@ def deduplicate(
             signed = signed or _sign_all(sources, folder, settings, limit, run, progress)
             table.rank(_files_of(signed, "keys", files))
             progress(0.2, "exact duplicates")
-            if settings.near:
+            if settings.remove:
+                table.drop_exact()
+            if settings.remove and settings.near:
                 bands = _files_of(signed, "bands", files)
                 near = find_near(table, output, settings, bands, run, progress)
-            table.decide(settings.responses_per_question)
+            table.decide(settings.responses_per_question if settings.remove else None)
         counts = []
         for written in run(_write, _plans(table, output)):
             counts.append(written["counts"])

@@ -39,9 +39,10 @@ select
     * exclude (priority, quality)
 from documents order by doc
 """
+_DROPPED = "create table dropped (node bigint, because bigint, reason utinyint)"
 # Of documents with one key the smallest node survives.
 _EXACT = """
-create table dropped as
+insert into dropped
 with copies as (
     select key0, key1, min(node) as because from ranked group by all having count(*) > 1
 )
@@ -128,13 +129,17 @@ class DocumentTable:
         self.connection.close()
 
     def rank(self, files: Sequence[Path]) -> None:
-        """Number the documents, and mark exact duplicates.
+        """Number the documents.
 
         They are described in Parquet files, one for each shard. Columns: id, quality, key0, key1
         (of the whole text), digits (documents that differ in them are no near duplicates), asked,
         question0, question1.
         """
         self.connection.execute(_RANK, _shards(self.files, files))
+        self.connection.execute(_DROPPED)
+
+    def drop_exact(self) -> None:
+        """Mark exact duplicates, and note which of the other documents may be near ones."""
         for step in (_EXACT, _ALONE, _REMAINING):
             self.connection.execute(step)
 

@@ -39,7 +39,7 @@ class DedupSettings:
     are near duplicates from the Jaccard similarity `threshold` on, for which bands are chosen
     (`minhash.choose_bands`). `permutations` and `seed` are datasketch's. `guards` are described in
     `contradictions.py`. `responses_per_question` caps the documents with equal questions (None: no
-    cap).
+    cap). `remove=False` keeps every document, whatever the other settings say.
     """
 
     near: bool = True
@@ -59,13 +59,15 @@ class DedupSettings:
     """
     responses_per_question: Annotated[int, Field(ge=1)] | None = None
     """Most documents with equal questions; null: no cap."""
+    remove: bool = True
+    """Remove duplicates; false: keep every document, to measure what removing them is worth."""
 
     @property
     def signing(self) -> Signing:
         """Select what decides the keys and band hashes of a document."""
         bands, rows = choose_bands(self.threshold, self.permutations)
         return Signing(
-            near=self.near,
+            near=self.near and self.remove,
             numbers="numbers" in self.guards,
             questions=self.responses_per_question is not None,
             words=self.words,

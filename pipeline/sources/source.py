@@ -23,7 +23,7 @@ from dreamer_study.pipeline.sources.entries import (
 )
 from dreamer_study.pipeline.sources.files.text_files import LONGEST
 
-Trace = Literal["none", "paired", "thought", "closing", "unmarked"]
+Trace = Literal["none", "paired", "thought", "closing", "unmarked", "kept"]
 
 
 def _pairs(value: Any) -> Any:
@@ -82,9 +82,10 @@ class Source:
     the most bytes of a row. `revision` pins a commit and becomes part of every document's id.
     `trace` says how reasoning is marked: marks are found whatever it says, but with "closing" a
     response without a mark is dropped as cut off, and with "paired" or "thought" one of more than
-    `longest_unmarked` characters as a trace whose marks are lost. `trace_marks` are opening and
-    closing marks that the table of marks lacks, as ["<plan>", "</plan>"]; upper and lower case are
-    alike, and what such marks enclose is removed. `limit` reads that many rows.
+    `longest_unmarked` characters as a trace whose marks are lost; with "kept" nothing is stripped
+    or dropped, to measure what stripping is worth. `trace_marks` are opening and closing marks
+    that the table of marks lacks, as ["<plan>", "</plan>"]; upper and lower case are alike, and
+    what such marks enclose is removed. `limit` reads that many rows.
     `weight` mixes sources: 2 packs every curated document twice, 0.5 half of the documents, chosen
     at random.
     """
@@ -132,7 +133,7 @@ class Source:
     """Regular expressions of what is cut out of responses; a group (?P<kept>...) stays."""
     trace: Trace = "none"
     """How reasoning is marked. Marks are always found; `closing` drops a response without a mark as
-    cut off, `paired` and `thought` drop a long one.
+    cut off, `paired` and `thought` drop a long one; `kept` strips nothing.
     """
     trace_marks: Marks = ()
     """Opening and closing marks of reasoning that the built-in table lacks."""

@@ -53,7 +53,9 @@ from dreamer_study.pipeline.tokens.validation import (
     TUNING,
     VALIDATION,
     hash_bounds,
+    hashes_held_out,
     hold_out,
+    take_held_out,
     write_held_out,
 )
 
@@ -89,6 +91,7 @@ class _Job:
     chunks: int
     shards: int
     hash_bounds: tuple[int, ...]  # of each split that is held out
+    like: tuple[int, ...]  # hashes of the documents that another study holds out
     dtype: str
     end_token: int
     weights: tuple[tuple[str, float], ...]  # of the sources that have another weight than 1
@@ -112,6 +115,7 @@ def pack(
     validation: int = 0,
     tuning: int = 0,
     weights: Mapping[str, float] | None = None,
+    held_out_like: Path | None = None,
     processes: int = 1,
     cluster: str | None = None,
     shard_bytes: int = SHARD_BYTES,
@@ -123,7 +127,8 @@ def pack(
     `tuning` others, or one in fifty where the corpus is small: chosen by question, so that many
     documents of one question may make more (`pipeline/tokens/validation.py`). At most about
     `shard_bytes` of text make a shard; a process needs about four times that in memory. `cluster`
-    as in `pipeline/storage/parallel.py`.
+    as in `pipeline/storage/parallel.py`. `held_out_like` is the folder of another packing, whose
+    validation split is this one's too: no document of one of its questions is packed.
 
     Returns {"tokens", "documents", "rows", "padding", "validation" and, where wanted, "tuning": the
     items written, and "counts": by source and reason, with tokens}. Tokens include end marks, not
@@ -165,6 +170,7 @@ def pack(
         dtype="uint16" if meta["vocabulary_size"] <= 2**16 else "uint32",
         end_token=meta["end_token"],
         weights=tuple(sorted((weights or {}).items())),
+        like=hashes_held_out(held_out_like) if held_out_like else (),
     )
     counted = []
     packed = []
@@ -207,8 +213,10 @@ def pack(
         if tuning:
             wanted[TUNING] = tuning
         items = dict.fromkeys(wanted, 0)
-        if job.hash_bounds[-1]:
+        if job.hash_bounds[-1] or job.like:
             items = write_held_out(held_out, output, wanted)
+        if held_out_like:
+            items[VALIDATION] = take_held_out(held_out_like, output)
         described = {
             "dtype": job.dtype,
             "sequence_length": sequence_length,
@@ -288,7 +296,7 @@ def _encode_chunk(job: _Job, chunk: _Chunk) -> dict[str, Any]:
         lengths[:, 1] += 1  # the end mark
         tokens.append(np.insert(encoded.astype(job.dtype), ends, job.end_token))
         lengths_of_batches.append(lengths)
-        splits, documents = hold_out(batch, job.hash_bounds)
+        splits, documents = hold_out(batch, job.hash_bounds, job.like)
         trains = splits == ""
         times = np.where(trains, copies_of(batch["source"], job.weights, job.seed, first), 0)
         first += len(batch)

@@ -33,6 +33,7 @@ END_NAMES = (END, "<|endoftext|>", "<|end_of_text|>", "</s>", "<|im_end|>", "<|e
 HUB_SECONDS = 5
 # 3,000 for each entry of a vocabulary of 32,768: docs/log.md has the effect of fewer
 SAMPLE_CHARACTERS = 10**8
+TOKENIZER = "tokenizer.json"  # the file of a tokenizer in its folder
 
 
 def training_parts(question: str | None, response: str | None) -> tuple[str, str]:
@@ -152,7 +153,7 @@ def read_tokenizer(path: Path | str) -> Tokenizer:
     from tokenizers import Tokenizer
 
     path = Path(path)
-    path = path / "tokenizer.json" if path.is_dir() else path
+    path = path / TOKENIZER if path.is_dir() else path
     try:
         codec = Tokenizer.from_str(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -227,7 +228,7 @@ def _save(codec: Tokenizer, output: Path, end: str) -> dict[str, Any]:
         "end": end,
         "vocabulary_size": max(codec.get_vocab(with_added_tokens=True).values()) + 1,
     }
-    codec.save(str(output / "tokenizer.json"))
+    codec.save(str(output / TOKENIZER))
     (output / "tokenizer_meta.json").write_text(
         json.dumps(meta, indent=1, ensure_ascii=False), encoding="utf-8"
     )

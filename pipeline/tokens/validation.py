@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from operator import itemgetter
@@ -32,7 +33,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dreamer_study.pipeline.storage.documents import DROPPED, SCHEMA
+from dreamer_study.pipeline.storage.digests import digest
+from dreamer_study.pipeline.storage.documents import DROPPED, SCHEMA, read_shard, shards
+from dreamer_study.pipeline.storage.integrity import read_manifest
 from dreamer_study.pipeline.text.ngrams import sequence_ids
 from dreamer_study.pipeline.text.words import text_column, word_blocks
 from dreamer_study.pipeline.tokens.random_numbers import scattered
@@ -41,6 +44,7 @@ from dreamer_study.pipeline.tokens.tokenizer import MARK, training_parts
 VALIDATION = "validation"  # the task and the benchmark in the results, and the reason in the counts
 TUNING = "tuning"
 SPLITS = (VALIDATION, TUNING)
+LOSSES = ("all", "responses", "answers")  # what a training has its loss on
 LEAST_PACKED = 50  # documents for each one that a split is expected to hold out
 HELD_OUT = DROPPED.append(pa.field("hash", pa.uint64()))
 
@@ -56,19 +60,51 @@ def hash_bounds(documents: int, wanted: Sequence[int]) -> tuple[int, ...]:
     return tuple((share << 64) // max(documents, 1) for share in shares)
 
 
-def hold_out(documents: pa.RecordBatch, bounds: Sequence[int]) -> tuple[np.ndarray, pa.Table]:
-    """Find the split of each document, "" for one that trains; tabulate those that are held out."""
+def hold_out(
+    documents: pa.RecordBatch, bounds: Sequence[int], like: Sequence[int] = ()
+) -> tuple[np.ndarray, pa.Table]:
+    """Find the split of each document, "" for one that trains; tabulate those that are held out.
+
+    Documents whose hash is in `like` are in the validation split too.
+    """
     hashes = np.zeros(len(documents), np.uint64)
-    if bounds[-1]:
+    if bounds[-1] or like:
         hashes = question_hashes(documents)
     numbers = np.searchsorted(np.array(bounds, np.uint64), hashes, side="right")
     splits = np.array([*SPLITS, ""])[numbers]
+    splits[np.isin(hashes, np.array(like, np.uint64))] = VALIDATION
     held_out = splits != ""
     chosen = pa.Table.from_batches([documents]).filter(pa.array(held_out))
     reasons = pa.array(splits[held_out], pa.string())
     because = pa.nulls(len(chosen), pa.string())
     columns = [*chosen.select(SCHEMA.names).columns, reasons, because, pa.array(hashes[held_out])]
     return splits, pa.table(columns, schema=HELD_OUT)
+
+
+def hashes_held_out(packed: Path) -> tuple[int, ...]:
+    """Return the hashes of the validation split of a packed folder, in ascending order."""
+    hashes: set[int] = set()
+    for path in shards(packed, "dropped"):
+        for batch in read_shard(path):
+            chosen = batch.filter(pc.equal(batch["reason"], VALIDATION))
+            if len(chosen):
+                hashes.update(question_hashes(chosen).tolist())
+    return tuple(sorted(hashes))
+
+
+def held_out_digest(packed: Path) -> str:
+    """Return a digest of the held-out documents of a packed folder."""
+    files = read_manifest(packed)["files"]
+    names = sorted(name for name in files if name.startswith((f"{VALIDATION}.", "dropped/")))
+    return digest([[name, files[name]["blake2b"]] for name in names])
+
+
+def take_held_out(packed: Path, output: Path) -> int:
+    """Copy the items of the validation split of another packed folder; return their number."""
+    for loss_on in LOSSES:
+        shutil.copyfile(items_file(packed, loss_on), items_file(output, loss_on))
+    with items_file(output, LOSSES[0]).open(encoding="utf-8") as file:
+        return sum(1 for _ in file)
 
 
 def question_hashes(documents: pa.RecordBatch) -> np.ndarray:
@@ -111,7 +147,7 @@ def write_held_out(
                     most, [*chosen[split], *answered], key=itemgetter("hash")
                 )
     for split, rows in chosen.items():
-        for loss_on in ("all", "responses", "answers"):
+        for loss_on in LOSSES:
             with items_file(output, loss_on, split).open("w", encoding="utf-8") as file:
                 file.writelines(json.dumps(_item(row, loss_on)) + "\n" for row in rows)
     return {split: len(rows) for split, rows in chosen.items()}

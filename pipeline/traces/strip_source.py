@@ -20,6 +20,7 @@ from dreamer_study.pipeline.traces.marks import Own
 from dreamer_study.pipeline.traces.strip import examine, strip_history
 
 BATCH_ROWS = 1024  # traces are long
+KEPT_TRACES = "kept"  # the `trace` of a source whose documents stay as they are
 DROP_UNCLOSED = "trace never closed"
 DROP_EMPTY = "nothing after the trace"
 DROP_UNMARKED = "unmarked trace"
@@ -42,7 +43,8 @@ def strip_traces(
     """Run the stage: strip the reasoning traces from the documents of `source`.
 
     `marking` is the source's `trace`: marks are found without one too, but with one more marks are
-    believed (`strip`), and with "closing" a response without a mark is a trace that was cut off.
+    believed (`strip`), and with "closing" a response without a mark is a trace that was cut off;
+    with "kept" every document stays as it is.
     `marks` are pairs of opening and closing marks beside those of the table.
     Drops documents whose trace is not closed, those without a solution, and responses of more than
     `longest_unmarked` characters without a mark in a source that declares traces. Returns `counts`,
@@ -82,6 +84,10 @@ def _strip_shard(
     """Strip one shard; return the number of documents of each (source, kind)."""
     kinds: Counter[tuple[str, str]] = Counter()
     for batch in read_shard(path, batch_rows=BATCH_ROWS):
+        if marking == KEPT_TRACES:
+            kinds.update((source, NONE) for source in batch["source"].to_pylist())
+            writer.keep(batch)
+            continue
         responses = batch["response"].to_pylist()
         examined = [examine(response or "", marking, own) for response in responses]
         response = pa.array([each.text for each in examined], pa.string())

@@ -12,13 +12,15 @@ from pydantic.dataclasses import dataclass
 
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.worlds import sheets, stories
+from dreamer_study.pipeline.worlds.in_words import steps_of
 from dreamer_study.pipeline.worlds.planting import Edit
-from dreamer_study.pipeline.worlds.sheets import HOPS, KINDS, Sheet
+from dreamer_study.pipeline.worlds.sheets import HOPS, KINDS, MANY_KEYS, Sheet
 
 Item = TypeVar("Item")
 Several = Annotated[tuple[Item, ...], Field(min_length=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Pairs = Annotated[int, Field(ge=2, le=KINDS)]
+RecallPairs = Annotated[int, Field(ge=2, le=len(MANY_KEYS))]
 Count = Annotated[int, Field(ge=1)]
 Modulus = Annotated[int, Field(ge=2, le=10)]
 STORIES = "sums"
@@ -65,7 +67,7 @@ class WorldSettings:
     """Modulus of expressions and of tracking."""
     moves: Count = 6
     """Most numbers before a question of tracking."""
-    recall_pairs: Pairs = 6
+    recall_pairs: RecallPairs = 6
     """Pairs of key and value on a sheet of recall."""
     chain_pairs: Pairs = 5
     """Pairs in each table of a chain."""
@@ -102,10 +104,7 @@ class WorldSettings:
 
     def steps(self, part: str = "all") -> range:
         """Return the numbers of steps of stories: all, or one half ("short", "long")."""
-        middle = (self.shortest + self.longest) // 2
-        last = middle if part == "short" else self.longest
-        first = min(middle + 1, last) if part == "long" else self.shortest
-        return range(first, last + 1)
+        return steps_of(self.shortest, self.longest, part)
 
     @property
     def sheets(self) -> dict[str, Callable[[Random], Sheet]]:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from string import ascii_lowercase, ascii_uppercase
+from string import ascii_letters, ascii_lowercase, ascii_uppercase
 
 from dreamer_study.pipeline.tokens.tokenizer import MARK
 from dreamer_study.pipeline.worlds.drawing import pick, shuffled
@@ -36,6 +36,8 @@ ALPHABETS = (
     ascii_uppercase[:KINDS],
     ascii_uppercase[KINDS : 2 * KINDS],
 )
+# keys of recall where there are more pairs than letters of an alphabet
+MANY_KEYS = "".join(letter for letter in ascii_letters if letter not in ALPHABETS[1])
 HOPS = ("once", "twice", "thrice")
 SIGNS = ("plus", "minus")
 
@@ -101,6 +103,8 @@ def draw_recall(random: Random, questions: int, pairs: int) -> Sheet:
     Each key is asked for once.
     """
     keys, values = ALPHABETS[:2]
+    if pairs > KINDS:
+        keys = MANY_KEYS
     table = [(key, pick(random, values)) for key in shuffled(random, keys)[:pairs]]
     asked = tuple(shuffled(random, table)[:questions])
     beginning = " ".join(["recall", *map(" ".join, table)])

@@ -29,11 +29,9 @@ from dreamer_study.sql.names import AVERAGE
 
 def _told(rows: pd.DataFrame) -> list[tuple[str, ...]]:
     """Return what a marker tells: the accuracy, its interval where all means have one, counts."""
-    interval = [("low:Q", ".2%", "95 % CI from"), ("high:Q", ".2%", "to")]
-    has_intervals = rows["low"].notna().all()
     return [
         ("accuracy:Q", ".2%"),
-        *(interval if has_intervals else []),
+        *chart.interval_told(rows),
         ("seeds:Q", "d"),
         ("items:Q", ","),
     ]
@@ -62,8 +60,7 @@ def accuracy(
     raw = raw[raw["depth"] == depth]
     shown = present(styles, curve)
     panels = []
-    findings = []
-    is_single, is_average = _one_at_a_time(curve)
+    is_single, is_average = one_at_a_time(curve)
     for task in task_order(curve[is_average]["task"], average_first=True):
         parts = [frame[frame["task"] == task] for frame in (curve, seeds, efficiency, raw)]
         best = bests(
@@ -72,10 +69,11 @@ def accuracy(
                 for row in _best(parts[0], styles)
             ]
         )
-        findings.append(f"{task_name(task)}, at best: {best}.")
+        finding = f"{task_name(task)}, at best: {best}."
         description = f"Accuracy on {task_name(task)} against training tokens, at best: {best}."
         keys = {"depth": depth, "task": task, "metric": "accuracy"}
-        panels.append(panel(task_name(task), description, _token_chart(*parts, shown), **keys))
+        drawn = _token_chart(*parts, shown)
+        panels.append(panel(task_name(task), description, drawn, finding=finding, **keys))
     if is_single.any():
         drawn = _chosen_chart(curve[is_single], seeds, shown, "accuracy")
         description = "Accuracy on one benchmark, which a menu chooses, against training tokens."
@@ -103,11 +101,10 @@ def accuracy(
         " ".join(caption),
         panels,
         shown,
-        finding="".join(findings[:1]),
     )
 
 
-def _one_at_a_time(curve: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+def one_at_a_time(curve: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """Tell which rows are of benchmarks that a menu shows one at a time, and which have a panel.
 
     A menu shows those of many benchmarks; averages and held-out documents have a panel.
@@ -224,8 +221,7 @@ def task_loss(
     runs = runs[runs["run_id"].isin(counted["run_id"]) & (runs["depth"] == depth)]
     shown = present(styles, curve)
     panels = []
-    findings = []
-    is_single, is_average = _one_at_a_time(curve)
+    is_single, is_average = one_at_a_time(curve)
     for task in task_order(curve[is_average]["task"], average_first=True):
         rows = curve[curve["task"] == task]
         seeds = runs[runs["task"] == task]
@@ -239,10 +235,11 @@ def task_loss(
             ]
         )
         name = measure_label({"metric": "loss", "task": task})
-        findings.append(f"{name}, at best: {best}.")
+        finding = f"{name}, at best: {best}."
         keys = {"depth": depth, "task": task, "metric": "loss"}
         description = f"{name} against training tokens, at best: {best}."
-        panels.append(panel(name, description, _loss_chart(rows, seeds, shown), **keys))
+        drawn = _loss_chart(rows, seeds, shown)
+        panels.append(panel(name, description, drawn, finding=finding, **keys))
     if is_single.any():
         drawn = _chosen_chart(curve[is_single], runs.rename(columns={"loss": "value"}), shown)
         description = "Loss on one benchmark, which a menu chooses, against training tokens."
@@ -259,7 +256,6 @@ def task_loss(
         caption,
         panels,
         shown,
-        finding="".join(findings[:1]),
     )
 
 
@@ -288,7 +284,6 @@ def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) ->
     means = mean_of_runs(rows)
     shown = present(styles, rows)
     panels = []
-    findings = []
     for trained, task in product(sorted(means["model_depth"].unique()), task_order(means["task"])):
         part = means[(means["model_depth"] == trained) & (means["task"] == task)]
         if part.empty:
@@ -300,11 +295,12 @@ def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) ->
             ]
         )
         title = f"{task_name(task)}, trained at {depth_name(trained).lower()}"
-        findings.append(f"{title}, at best: {best}.")
+        finding = f"{title}, at best: {best}."
         description = f"Accuracy on {title}, against the depth run at, at best: {best}."
         keys = {"depth": trained, "task": task, "metric": "accuracy"}
         runs = rows[(rows["model_depth"] == trained) & (rows["task"] == task)]
-        panels.append(panel(title, description, _depth_chart(part, runs, shown, trained), **keys))
+        drawn = _depth_chart(part, runs, shown, trained)
+        panels.append(panel(title, description, drawn, finding=finding, **keys))
     of_bands = f" {chart.of_bands(means['seeds'])}" if len(means) else ""
     return figure(
         "other-depths",
@@ -313,7 +309,6 @@ def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) ->
         f" (ring) and at others.{of_bands} The dotted line is chance.",
         panels,
         shown,
-        finding="".join(findings[:1]),
     )
 
 

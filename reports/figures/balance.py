@@ -29,7 +29,6 @@ def concentration(
     the view of that name. None without curves.
     """
     panels = []
-    findings = []
     models = chart.by_model(curves, styles)
     baseline = baseline_of(curves)
     baselines = {
@@ -45,9 +44,9 @@ def concentration(
         compared = [style.variant] if against is None else [style.variant, baseline]
         text = f"Gini coefficient {_coefficients(gini_at_end, depth, compared)}"
         description = f"Experts against their share of the selections in {title}. {text}."
-        findings.append(f"{title}: {text}.")
         drawn = _concentration_chart(rows, against, style, text)
-        panels.append(panel(title, description, drawn, **keys))
+        finding = f"{title}: {text}."
+        panels.append(panel(title, description, drawn, finding=finding, **keys))
     return figure(
         "expert-balance",
         "How many experts do the work",
@@ -57,7 +56,7 @@ def concentration(
         " (the mean of its depths). The Gini coefficient is of the whole model at its last"
         " checkpoint, the mean over its runs; 0 is even use.",
         panels,
-        finding=" ".join(findings),
+        each_finding=True,
     )
 
 
@@ -154,7 +153,6 @@ def balance(
         f" {baseline_of(diversity)}’s there, at the end (in the paper 2 to 11 times).",
         panels,
         present(styles, whole, compared),
-        finding=panels[0].description if panels else "",
     )
 
 
@@ -170,7 +168,8 @@ def _gini_panel(
         f" {listed(coefficients)}."
     )
     drawn = chart.run_curves(rows, styles, "gini", zero=True)
-    return panel(f"{depth_name(depth)}: Gini coefficient", description, drawn, depth=depth)
+    title = f"{depth_name(depth)}: Gini coefficient"
+    return panel(title, description, drawn, finding=description, depth=depth)
 
 
 def _span(row: Mapping[str, Any]) -> str:
@@ -210,4 +209,5 @@ def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int
     lines = chart.line_and_markers(base, styles, tooltip)
     drawn = chart.layered(line_at_one, *lines, name, data=data)
     title = f"{depth_name(depth)}: experts used, against {baseline}"
-    return panel(title, f"{title}’s: {listed(spans)}.", drawn, depth=depth)
+    description = f"{title}’s: {listed(spans)}."
+    return panel(title, description, drawn, finding=description, depth=depth)

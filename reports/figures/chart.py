@@ -350,13 +350,20 @@ def with_bands(rows: pd.DataFrame, field: str = "accuracy") -> pd.DataFrame:
     return rows.assign(low=low, high=high)
 
 
-def of_bands(seeds: pd.Series) -> str:
-    """Say how the uncertainty of a mean is drawn."""
+def interval_told(rows: pd.DataFrame) -> list[tuple[str, ...]]:
+    """Return what a tooltip tells of the intervals of accuracies, where all means have one."""
+    if rows["low"].isna().any():
+        return []
+    return [("low:Q", ".2%", "95 % CI from"), ("high:Q", ".2%", "to")]
+
+
+def of_bands(seeds: pd.Series, drawn: str = "Bands") -> str:
+    """Say how the uncertainty of a mean is drawn; `drawn` names what intervals are drawn as."""
     if seeds.max() < 2:
         return "With one seed no interval is known."
     if seeds.max() < BANDS_FROM:
         return f"Thin lines are the seeds: fewer than {BANDS_FROM} have no interval."
-    sentence = "Bands are 95 % intervals of the mean, over seeds and items."
+    sentence = f"{drawn} are 95 % intervals of the mean, over seeds and items."
     if seeds.min() < BANDS_FROM:
         sentence += f" Models of fewer than {BANDS_FROM} seeds have their seeds as thin lines."
     return sentence

@@ -22,7 +22,6 @@ def depth_attention(scores: pd.DataFrame, styles: Mapping[str, Style]) -> Figure
     checkpoints. None without scores.
     """
     panels = []
-    findings = []
     for title, rows, style, keys in chart.by_model(scores[scores["score"].notna()], styles):
         strongest = rows.loc[rows.groupby("query_depth")["score"].idxmax()]
         pairs = [
@@ -35,11 +34,11 @@ def depth_attention(scores: pd.DataFrame, styles: Mapping[str, Style]) -> Figure
         later = strongest[strongest["query_depth"] > 1]
         to_itself = int((later["key_depth"] == later["query_depth"]).sum())
         to_depth_before = int((later["key_depth"] == later["query_depth"] - 1).sum())
-        findings.append(
+        finding = (
             f"{title}: of {counted(len(later), 'depth')} after the first, most attention goes to"
             f" the depth itself in {to_itself}, to the depth before in {to_depth_before}."
         )
-        panels.append(panel(title, description, _chart(rows, style), **keys))
+        panels.append(panel(title, description, _chart(rows, style), finding=finding, **keys))
     unit = ", in per cent" if scores["query_depth"].max() <= DEPTHS_WITH_NUMBERS else ""
     return figure(
         "depth-attention",
@@ -49,7 +48,6 @@ def depth_attention(scores: pd.DataFrame, styles: Mapping[str, Style]) -> Figure
         " every row has the same colour at its strongest: a row of one even colour would be a"
         " plain average of all depths so far.",
         panels,
-        finding="".join(findings[:1]),
     )
 
 

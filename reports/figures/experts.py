@@ -25,17 +25,16 @@ def selections(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
     of a recurrent model.
     """
     panels = []
-    findings = []
     for title, keys, used, order in _recurrent_models(counts, styles):
         shares = (used / used.sum()).to_numpy()[:, order]  # [depth, expert]
         extremes = (
             f"at its strongest depth the most specialised has {percent(shares[:, 0].max(), 0)} of"
             f" its selections, the most general {percent(shares[:, -1].max(), 0)}."
         )
-        findings.append(f"{title}: of {len(order)} experts, {extremes}")
+        finding = f"{title}: of {len(order)} experts, {extremes}"
         description = f"Depths that select each of {len(order)} experts in {title}: {extremes}"
         drawn = heat_map(shares, list(used.index), "share of the expert’s selections")
-        panels.append(panel(title, description, drawn, **keys))
+        panels.append(panel(title, description, drawn, finding=finding, **keys))
     return figure(
         "expert-selections",
         "Depths of each expert",
@@ -46,7 +45,7 @@ def selections(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
         " depth.",
         panels,
         wide=True,
-        finding=" ".join(findings),
+        each_finding=True,
     )
 
 
@@ -57,7 +56,6 @@ def experts_of_depths(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figu
     selections of a recurrent model.
     """
     panels = []
-    findings = []
     for title, keys, used, order in _recurrent_models(counts, styles):
         totals = used.sum(axis=1).clip(lower=1)
         shares = used.div(totals, axis=0).to_numpy()[:, order]  # [depth, expert]
@@ -66,10 +64,10 @@ def experts_of_depths(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figu
             f"depth {depth} gives one expert {percent(shares.max())} of its selections, where even"
             f" use would be {percent(1 / len(order), 2)}."
         )
-        findings.append(f"{title}: {most_uneven}")
+        finding = f"{title}: {most_uneven}"
         description = f"Experts that each depth of {title} selects: {most_uneven}"
         drawn = heat_map(shares, list(used.index), "share of the depth’s selections")
-        panels.append(panel(title, description, drawn, **keys))
+        panels.append(panel(title, description, drawn, finding=finding, **keys))
     return figure(
         "expert-of-depths",
         "Experts of each depth",
@@ -77,7 +75,7 @@ def experts_of_depths(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figu
         " | depth), as in the paper’s Figure 7. The experts are in the order of the figure above.",
         panels,
         wide=True,
-        finding=" ".join(findings),
+        each_finding=True,
     )
 
 

@@ -59,6 +59,7 @@ class Panel:
     description: str
     specification: Mapping[str, Any]
     keys: Mapping[str, str] = field(default_factory=dict)
+    finding: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,9 @@ class Figure:
     """Panels under one caption.
 
     `name` becomes file names and anchor; `marks` are the variants of the legend. `finding` says
-    what the figure shows in this study; `caption` says how to read the figure.
+    what the figure shows in this study; `caption` says how to read the figure. Where the panels
+    have findings, the figure's is that of the first panel, or of every one (`each_finding`): the
+    page's script says those of the panels that the toolbar leaves.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Figure:
     marks: tuple[Style, ...] = ()
     wide: bool = False
     finding: str = ""
+    each_finding: bool = False
 
 
 def figure(
@@ -86,20 +90,31 @@ def figure(
     marks: Mapping[str, Style] | None = None,
     wide: bool = False,
     finding: str = "",
+    each_finding: bool = False,
 ) -> Figure | None:
     """Make a figure; None when there are no panels."""
     if not panels:
         return None
     legend = tuple(marks.values()) if marks else ()
-    return Figure(name, title, caption, tuple(panels), legend, wide, finding)
+    findings = [panel.finding for panel in panels]
+    if any(findings):
+        finding = " ".join(dict.fromkeys(findings)) if each_finding else findings[0]
+    return Figure(name, title, caption, tuple(panels), legend, wide, finding, each_finding)
 
 
-def panel(title: str, description: str, chart: alt.Chart | Specification, **keys: object) -> Panel:
+def panel(
+    title: str,
+    description: str,
+    chart: alt.Chart | Specification,
+    *,
+    finding: str = "",
+    **keys: object,
+) -> Panel:
     """Make a panel of a chart; `keys` are those of `Panel`."""
     assert keys.keys() <= {"depth", "task", "metric", "variant"}
     specification = chart if isinstance(chart, dict) else plain(chart)
     keys_as_texts = {name: str(value) for name, value in keys.items()}
-    return Panel(title, description, specification, keys_as_texts)
+    return Panel(title, description, specification, keys_as_texts, finding)
 
 
 def complete(specification: Mapping[str, Any], description: str) -> dict[str, Any]:
@@ -115,12 +130,15 @@ def complete(specification: Mapping[str, Any], description: str) -> dict[str, An
 def page_specifications(figures: Sequence[Figure], costs: pd.DataFrame) -> dict[str, Any]:
     """Return what the page's script draws and saves figures from.
 
-    Composed figures lack what all of them have. Colours are light, as on paper; `colours` has the
-    name of the page's variable for each. `costs` has the rows of `StudyData.costs`.
+    Composed figures lack what all of them have, and their texts, which depend on the choice.
+    Colours are light, as on paper; `colours` has the name of the page's variable for each. `costs`
+    has the rows of `StudyData.costs`.
     """
     specifications = {figure.name: composed(figure) for figure in figures}
     for specification in specifications.values():
         del specification["config"], specification["$schema"]
+        del specification["description"]
+        del specification["title"]["text"], specification["title"]["subtitle"]
     costs_by_depth = {}
     for depth, rows in costs.groupby("depth"):
         known_costs = rows.set_index("variant")[["flops", "seconds"]].dropna(axis=1)
@@ -129,8 +147,29 @@ def page_specifications(figures: Sequence[Figure], costs: pd.DataFrame) -> dict[
         "config": vega_config(),
         "colours": {light: name for name, light in LIGHT.items()},
         "figures": specifications,
+        "texts": {figure.name: _texts(figure) for figure in figures},
         "costs": costs_by_depth,
     }
+
+
+def _texts(figure: Figure) -> dict[str, Any]:
+    """Return all that a figure says, of which the page's script says what is chosen."""
+    panels = [
+        {"title": panel.title, "description": panel.description, "finding": panel.finding}
+        for panel in figure.panels
+    ]
+    return {
+        "title": figure.title,
+        "caption": figure.caption,
+        "finding": figure.finding,
+        "each": figure.each_finding,
+        "panels": panels,
+        "characters": CAPTION[_columns(figure)],
+    }
+
+
+def _columns(figure: Figure) -> int:
+    return 1 if figure.wide else min(3, len(figure.panels))
 
 
 def page_drawing(panel: Panel, number: int) -> str:
@@ -208,10 +247,11 @@ def composed(figure: Figure) -> dict[str, Any]:
         parameters.update({one["name"]: one for one in inner.pop("params", [])})
         if "layer" in inner:
             inner["layer"] = [_numbered(layer, number) for layer in inner["layer"]]
-        return {**inner, "title": panel.title} if panel.title else inner
+        title = _with_benchmark(panel.title, panel.specification.get("params", []))
+        return {**inner, "title": title} if title else inner
 
     panels = [part(panel, number) for number, panel in enumerate(figure.panels)]
-    columns = 1 if figure.wide else min(3, len(panels))
+    columns = _columns(figure)
     grid: dict[str, Any] = {
         "concat": panels,
         "columns": columns,
@@ -239,6 +279,16 @@ def composed(figure: Figure) -> dict[str, Any]:
         "title": title,
     }
     return complete(whole, figure.caption)
+
+
+def _with_benchmark(title: str, parameters: Sequence[Mapping[str, Any]]) -> str:
+    """Name the benchmark that a menu shows at first in the title of a panel of one benchmark."""
+    menus = [parameter for parameter in parameters if "options" in parameter.get("bind", {})]
+    if menus:
+        menu = menus[0]["bind"]
+        label = menu["labels"][menu["options"].index(menus[0]["value"])]
+        return title.replace("one benchmark", label).replace("One benchmark", label)
+    return title
 
 
 def _numbered(layer: Mapping[str, Any], number: int) -> Mapping[str, Any]:

@@ -36,7 +36,6 @@ def by_target(
     answers = known(ratios)
     answers = answers[answers["ratio"].notna()]
     panels = []
-    findings = []
     for (depth, metric, task), part in rows.groupby(["depth", "metric", "task"]):
         name = measure_label({"metric": metric, "task": task})
         title = f"{name}, {depth_name(depth).lower()}"
@@ -47,8 +46,8 @@ def by_target(
             f"{row['variant']} {label(row)} at {scores(row)}" for row in marked.to_dict("records")
         ]
         finding = f"{title}, over the marked scores: {listed(means)}." if means else f"{title}."
-        findings.append(finding)
-        panels.append(panel(title, finding, _chart(part, marked, shown, metric), **keys))
+        drawn = _chart(part, marked, shown, metric)
+        panels.append(panel(title, finding, drawn, finding=finding, **keys))
     return figure(
         "ratio-by-value",
         "Ratio at each score",
@@ -56,7 +55,6 @@ def by_target(
         " 95 % confidence intervals (CI) at each value.",
         panels,
         shown,
-        finding="".join(findings[:1]),
     )
 
 

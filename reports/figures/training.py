@@ -28,19 +28,20 @@ def loss(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     curves = curves[curves["loss"].notna()]
     shown = present(styles, curves)
     panels = []
-    findings = []
     for depth, part in curves.groupby("depth"):
         late = part[part["tokens"] >= 0.5 * part["tokens"].max()]
         newest = part.sort_values("tokens").groupby(["variant", "run_id"], as_index=False).last()
         losses = [f"{row.variant} comes to {row.loss:.3f}" for row in newest.itertuples()]
         means = newest[~newest["status"].isin(NOT_AT_THE_END)].groupby("variant")["loss"].mean()
         ends = [f"{variant} {means[variant]:.3f}" for variant in shown if variant in means]
+        finding = ""
         if ends:
-            findings.append(f"{depth_name(depth)}, at the end, mean over the runs: {listed(ends)}.")
+            finding = f"{depth_name(depth)}, at the end, mean over the runs: {listed(ends)}."
         for rows, which in ((part, ""), (late, ", later half")):
             title = f"{depth_name(depth)}{which}"
             description = f"Training loss at {depth_name(depth).lower()}{which}: {listed(losses)}."
-            panels.append(panel(title, description, _lines(rows, shown), depth=depth))
+            drawn = _lines(rows, shown)
+            panels.append(panel(title, description, drawn, finding=finding, depth=depth))
     return figure(
         "training-loss",
         "Training loss",
@@ -48,7 +49,6 @@ def loss(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         f" a stretch of the training.{breaks}",
         panels,
         shown,
-        finding="".join(findings[:1]),
     )
 
 
@@ -61,6 +61,14 @@ def _breaks(curves: pd.DataFrame) -> str:
     return f" The loss was not a finite number in {listed(runs)}; such steps are not drawn."
 
 
+def _edge(rows: pd.DataFrame, rate: float) -> str:
+    """Say whether a rate is the lowest or highest of those that a variant has tried."""
+    tried = rows["learning_rate"]
+    if rate == tried.min():
+        return " (the lowest tried)"
+    return " (the highest tried)" if rate == tried.max() else ""
+
+
 def rates(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     """Draw the loss (y) at each learning rate of the search (x), with a ring at the chosen one.
 
@@ -71,18 +79,15 @@ def rates(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     rows = means.agg(lambda losses: losses.mean(skipna=False)).dropna()
     shown = present(styles, rows)
     panels = []
-    findings = []
-    edges = {
-        rows["learning_rate"].min(): " (the lowest tried)",
-        rows["learning_rate"].max(): " (the highest tried)",
-    }
     for depth, part in rows.groupby("depth"):
         chosen = part[part["chosen"]]
         best = dict(chosen[["variant", "learning_rate"]].itertuples(index=False))
         rates_chosen = [
-            f"{name} {best[name]:g}{edges.get(best[name], '')}" for name in shown if name in best
+            f"{name} {best[name]:g}{_edge(part[part['variant'] == name], best[name])}"
+            for name in shown
+            if name in best
         ]
-        findings.append(f"{depth_name(depth)}, chosen: {listed(rates_chosen)}.")
+        finding = f"{depth_name(depth)}, chosen: {listed(rates_chosen)}."
         axis = alt.Axis(
             format=".2~g", values=sorted(part["learning_rate"].unique()), labelOverlap=True
         )
@@ -99,14 +104,12 @@ def rates(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         tooltip = chart.tooltip(("learning_rate:Q", "~g"), ("loss:Q", ".3f"))
         lines = chart.line_and_markers(base, shown, tooltip)
         drawn = chart.layered(*lines, *chart.rings(chosen, x, y, shown))
-        panels.append(panel(depth_name(depth), findings[-1], drawn, depth=depth))
+        panels.append(panel(depth_name(depth), finding, drawn, finding=finding, depth=depth))
     caption = (
         "Bits per byte of documents held out for the search; beyond the lowest or highest rate may"
         " lie a better one."
     )
-    return figure(
-        "tuning", "Loss by learning rate", caption, panels, shown, finding=" ".join(findings)
-    )
+    return figure("tuning", "Loss by learning rate", caption, panels, shown, each_finding=True)
 
 
 def _lines(rows: pd.DataFrame, styles: Mapping[str, Style]) -> chart.Specification:
@@ -145,17 +148,14 @@ def perplexity(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None
     rows = rows[rows["perplexity"].notna()]
     shown = present(styles, rows)
     panels = []
-    findings = []
     for (depth, task), part in rows.groupby(["depth", "task"]):
         best = part.groupby("variant")["perplexity"].min()
         lowest = [f"{variant} at best {best[variant]:.2f}" for variant in shown if variant in best]
         title = f"{task_name(task)}, {depth_name(depth).lower()}"
-        findings.append(f"{title}: {listed(lowest)}.")
+        finding = f"{title}: {listed(lowest)}."
         description = f"Perplexity on {title}: {listed(lowest)}."
         drawn = chart.run_curves(part, styles, "perplexity")
-        panels.append(panel(title, description, drawn, depth=depth))
+        panels.append(panel(title, description, drawn, finding=finding, depth=depth))
     metrics = sorted(set(rows["metric"].str.replace("_", " ")))
     caption = f"Lower is better. Measured as {listed(metrics)}; a line for each run."
-    return figure(
-        "perplexity", "Validation perplexity", caption, panels, shown, finding="".join(findings[:1])
-    )
+    return figure("perplexity", "Validation perplexity", caption, panels, shown)

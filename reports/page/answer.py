@@ -25,6 +25,7 @@ from dreamer_study.reports.tables.compared import compared as compared_table
 from dreamer_study.reports.text import answer as answer_text
 from dreamer_study.reports.text.names import are_many, shortened, task_name
 from dreamer_study.reports.text.ratios import leading, read_for
+from dreamer_study.reports.text.tasks import tasks_in_words
 from dreamer_study.reports.text.token_stream import mismatch
 from dreamer_study.sql.names import AVERAGE
 
@@ -63,12 +64,12 @@ class Answer:
 class FirstScreen(Answer):
     """Hold what a reader sees before scrolling: the answer, the curves, what was compared.
 
-    `examples` has a benchmark, one of its questions, and the right answer to that.
+    `examples` has a benchmark, what it asks, one of its questions, and the right answer to that.
     """
 
     drawing: list[Block]
     compared: list[Block]
-    examples: list[tuple[str, str, str]]
+    examples: list[tuple[str, str, str, str]]
 
 
 def read_answer(database: Path, study_id: str) -> Answer:
@@ -84,8 +85,10 @@ def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
         data, "resources models runs tuning", compared_table, config.get("remark") or "", styles
     )
     examples = []
+    sentences = tasks_in_words(data)
     for task, (question, answer) in data.config("examples").items():
-        examples.append((task_name(task), *shortened(question, answer)))
+        sentence = sentences.get(task, "")
+        examples.append((task_name(task), sentence, *shortened(question, answer)))
     drawing = drawing_block(
         data, "ratios curve loss_curve at_scores accuracy loss", "answer.answer", styles
     )

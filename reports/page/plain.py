@@ -17,12 +17,14 @@ from dreamer_study.reports.tables.cells import Table
 from dreamer_study.reports.text.numbers import listed
 
 
-def plain_report(database: Path, study_id: str) -> Iterator[str | Table]:
+def plain_report(
+    database: Path, study_id: str, price: float | None = None
+) -> Iterator[str | Table]:
     """Yield the answer, its weaknesses, what was compared, and every section.
 
     A section is its heading, and its texts and tables in order. What the page folds away is named
-    at the end. Raises InputError when the results file is missing or locked by another process, or
-    holds no such study.
+    at the end. `price` is as of `write_report`. Raises InputError when the results file is missing
+    or locked by another process, or holds no such study.
     """
     data = read_study(database, study_id)
     looks = styles(data.variants)
@@ -33,7 +35,7 @@ def plain_report(database: Path, study_id: str) -> Iterator[str | Table]:
     if first.warnings:
         yield "\n".join(f"! {warning}" for warning in first.warnings)
     yield from _plain(first.compared)
-    all_sections = sections(data, looks)
+    all_sections = sections(data, looks, price)
     for section in all_sections:
         parts = list(_plain(section.blocks))
         if parts:

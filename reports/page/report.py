@@ -38,28 +38,37 @@ from dreamer_study.reports.text.names import cut
 
 TEMPLATES = Path(__file__).resolve().parent
 STYLE = Path(style.__file__).resolve().parent
-SCRIPTS = ("choice", "figures", "files", "tables", "page")
+SCRIPTS = ("choice", "words", "figures", "files", "tables", "page")
 FIGURE = re.compile(r'<figure [^>]*data-figure="([a-z0-9-]+)"')  # as the template writes them
 QUESTION = "How many training tokens does each architecture need to reach the same accuracy?"
 
 
-def write_report(database: Path, study_id: str, folder: Path, *, papers: bool = True) -> Path:
+def write_report(
+    database: Path,
+    study_id: str,
+    folder: Path,
+    *,
+    papers: bool = True,
+    price: float | None = None,
+) -> Path:
     """Write `index.html`, then `study.yaml` and `figures/`, into `folder`; returns the page's path.
 
-    Without `papers` no new figures for papers are drawn, which take most of the time. Raises
-    InputError when the results file is missing or locked by another process, or holds no such
-    study.
+    Without `papers` no new figures for papers are drawn, which take most of the time. `price` is
+    that of an hour of a GPU or core, which the total cost is computed with. Raises InputError when
+    the results file is missing or locked by another process, or holds no such study.
     """
-    return write_data(read_study(database, study_id), folder, papers=papers)
+    return write_data(read_study(database, study_id), folder, papers=papers, price=price)
 
 
-def page_text(database: Path, study_id: str) -> str:
+def page_text(database: Path, study_id: str, price: float | None = None) -> str:
     """Return the text of a page that has no files beside it. Raises what `write_report` raises."""
-    text, _ = _page(read_study(database, study_id), beside=False)
+    text, _ = _page(read_study(database, study_id), beside=False, price=price)
     return text
 
 
-def write_data(data: StudyData, folder: Path, *, papers: bool = True) -> Path:
+def write_data(
+    data: StudyData, folder: Path, *, papers: bool = True, price: float | None = None
+) -> Path:
     """Write the report of data that have been read already, as `write_report` does.
 
     Returns the page's path. Raises InputError where the folder, or `figures` in it, is a link: a
@@ -68,7 +77,7 @@ def write_data(data: StudyData, folder: Path, *, papers: bool = True) -> Path:
     for place in (folder, folder / "figures"):
         if place.is_symlink():
             raise InputError(f"{place} is a link to {place.resolve()}; remove the link")
-    text, figures = _page(data, beside=papers or (folder / "figures").exists())
+    text, figures = _page(data, beside=papers or (folder / "figures").exists(), price=price)
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / "index.html"
     configuration = study_file(data)
@@ -93,7 +102,7 @@ def _remove_old_figures(page: Path, names: set[str]) -> None:
             (page.parent / "figures" / f"{name}.{ending}").unlink(missing_ok=True)
 
 
-def _page(data: StudyData, *, beside: bool) -> tuple[str, list[Figure]]:
+def _page(data: StudyData, *, beside: bool, price: float | None) -> tuple[str, list[Figure]]:
     """Return the page's text and figures. `beside`: files of the figures lie beside the page."""
     looks = styles(data.variants)
     # Checking every part of every figure would take a third of the time; tests check figures.
@@ -101,7 +110,8 @@ def _page(data: StudyData, *, beside: bool) -> tuple[str, list[Figure]]:
         first = first_screen(data, looks)
         answer = drawn(first.drawing)
         content = [
-            replace(section, blocks=drawn(section.blocks)) for section in sections(data, looks)
+            replace(section, blocks=drawn(section.blocks))
+            for section in sections(data, looks, price)
         ]
     shown = [section for section in content if section.blocks]
     figures = figures_in([*answer, *(block for section in shown for block in section.blocks)])

@@ -30,21 +30,27 @@ from dreamer_study.reports.text.costs import total_cost
 from dreamer_study.reports.text.limitations import data_doubts, limitations
 from dreamer_study.reports.text.names import depth_name, task_name
 from dreamer_study.reports.text.numbers import counted, listed, number, tokens
+from dreamer_study.reports.text.tasks import tasks_in_words
 
 COMMIT = re.compile(r"\(([0-9a-f]{7,40})(\+changes)?\)")  # in a code version, where there is one
 STUDY_ORDER = ("name", "data", "models", "training", "evaluation")
 
 
-def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
-    """Return all sections; a section of drawings only may turn out to be empty."""
+def sections(
+    data: StudyData, styles: Mapping[str, Style], price: float | None = None
+) -> list[Section]:
+    """Return all sections; a section of drawings only may turn out to be empty.
+
+    `price` is that of an hour of a GPU or core, which the total cost is computed with.
+    """
     doubts = limitations(data)
     all_sections = [
         Section("ratios", "Ratios of training tokens", answer_blocks(data, styles)),
-        Section("accuracy", "Accuracy against tokens", _accuracy(data, styles)),
+        Section("accuracy", "Accuracy during training", _accuracy(data, styles)),
         Section("results", "Best results", _results(data, styles)),
         Section("examples", "What models answer", _examples(data, styles)),
         Section("depths", "Other depths at test time", _other_depths(data, styles)),
-        Section("training", "Models and training", _training(data, styles)),
+        Section("training", "Models and training", _training(data, styles, price)),
         Section("data", "Data", data_blocks(data)),
         Section("inside", "Inside the models", _inside(data, styles)),
         Section("caveats", "How far to trust this", [Block("list", doubts)] if doubts else []),
@@ -67,12 +73,15 @@ def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
             drawing_block(data, "loss_curve loss counted", "accuracy.task_loss", styles, depth)
         )
         folded += table_block(data, "curve", result_tables.curve_numbers, styles, depth)
+    frames = "curve accuracy counted"
+    blocks.append(drawing_block(data, frames, "final_accuracy.final_accuracy", styles))
     return [*blocks, *details_block("Losses, and the accuracies in numbers", folded)]
 
 
 def _results(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the paper's Table 2; folded, perplexity and how each benchmark was measured."""
-    measured = table_block(data, "accuracy loss perplexity versions", result_tables.benchmarks)
+    frames = "accuracy loss perplexity versions"
+    measured = table_block(data, frames, result_tables.benchmarks, tasks_in_words(data))
     levels = table_block(data, "levels", result_tables.levels)
     folded = [*measured, *levels, drawing_block(data, "perplexity", "training.perplexity", styles)]
     blocks = table_block(data, "results", result_tables.results, styles)
@@ -102,9 +111,9 @@ def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     return [drawing, *details_block("In numbers", numbers)]
 
 
-def _training(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
+def _training(data: StudyData, styles: Mapping[str, Style], price: float | None) -> list[Block]:
     """Show loss curves, and what the token stream was; folded, costs, settings and the runs."""
-    texts = [total_cost(data), token_stream.epochs(data), token_stream.streams(data)]
+    texts = [total_cost(data, price), token_stream.epochs(data), token_stream.streams(data)]
     recipe = data.config("study", "training")
     resources = table_block(data, "resources", result_tables.resources, styles)
     settings = table_block(data, "models runs", hyperparameters, recipe, styles)

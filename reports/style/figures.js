@@ -30,8 +30,17 @@ const embedding = () => ({
 const figureOf = (element) => element.closest("[data-figure]");
 const numberOf = (plot) => [...figureOf(plot).querySelectorAll(".plot")].indexOf(plot);
 
+// The value of a slider or a menu as the page shows it.
+function valueNow(figure, parameter) {
+  for (const { view } of figure.querySelectorAll(".plot"))
+    if (view && parameter.name in view.getState().signals) return view.signal(parameter.name);
+  return valueAtFirst(parameter);
+}
+
 function tellEmpty(figure) {
-  figure.querySelector(".empty").hidden = Boolean(figure.querySelector(".panel:not([hidden], .nothing)"));
+  const isEmpty = !figure.querySelector(".panel:not([hidden], .nothing)");
+  figure.querySelector(".empty").hidden = !isEmpty;
+  figure.querySelector(".files").hidden = isEmpty; // there is nothing to save
 }
 
 // Where a slider or a menu below a panel begins: as the toolbar or the address says, else at its own value.
@@ -47,16 +56,17 @@ const mentions = (specification, { name }) => new RegExp(`\\b${name}\\b`).test(J
 // A slider or a menu moves all panels of its figure; the address keeps its place, and a screen reader hears the heading.
 function follow({ name, value }, view, plot, slider) {
   const input = slider.querySelector("input");
-  const say = (place) => {
+  const tell = (place) => {
     const { datasets } = specifications.figures[figureOf(plot).dataset.figure];
     const heading = Object.values(datasets).flatMap((rows) => (typeof rows === "string" && rows.startsWith("place,words") ? readRows(rows) : []))
       .find((row) => row.place === String(place));
     if (heading) input.setAttribute("aria-valuetext", heading.words);
   };
-  if (input) say(view.signal(name));
+  if (input) tell(view.signal(name));
   view.addSignalListener(name, (_, place) => {
     remember(name, place === value ? null : place);
-    if (input) say(place);
+    if (input) tell(place);
+    if (!input) sayTexts(figureOf(plot));
     for (const other of figureOf(plot).querySelectorAll(".plot"))
       if (other !== plot && other.view && name in other.view.getState().signals && other.view.signal(name) !== place)
         other.view.signal(name, place).runAsync();
@@ -82,6 +92,7 @@ async function enliven(plot) {
   const specification = chosenPanel(panel, datasets, costsOf(plot));
   plot.parentElement.classList.toggle("nothing", !specification);
   tellEmpty(figureOf(plot));
+  sayTexts(figureOf(plot));
   if (!specification) return;
   tellNumbers(specification);
   const used = params.filter((one) => mentions(specification, one));
@@ -167,6 +178,7 @@ function drawAll() {
     for (const panel of figure.querySelectorAll(".panel")) panel.hidden = !isChosen(panel.dataset);
     for (const mark of figure.querySelectorAll(".legend li")) mark.hidden = !isChosen(mark.dataset);
     tellEmpty(figure);
+    sayTexts(figure);
     for (const plot of figure.querySelectorAll(".plot")) {
       const { height } = panelsOf(figure.dataset.figure)[numberOf(plot)];
       // Room for the axis too, so that what is below stays where a reader looks.

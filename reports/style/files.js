@@ -9,18 +9,24 @@ function save(name, type, content) {
 }
 
 // The chosen panels of a figure, each with its title and data.
-const chosenPanels = (figure) => {
+const chosenPanels = (figure, texts) => {
   const name = figure.dataset.figure;
   return [...figure.querySelectorAll(".panel")].flatMap((element, number) => {
     if (element.hidden) return [];
     const drawn = chosenPanel(panelsOf(name)[number], specifications.figures[name].datasets, costsOf(element));
+    if (drawn && texts && drawn.title) drawn.title = texts.panels[number].title;
     return drawn ? [drawn] : [];
   });
 };
 
 function composed(figure) {
   const { datasets: _, ...whole } = structuredClone(specifications.figures[figure.dataset.figure]);
-  const panels = chosenPanels(figure);
+  const texts = textsOf(figure);
+  const panels = chosenPanels(figure, texts);
+  whole.title.text = texts.title;
+  whole.title.subtitle = wrapped(`${texts.finding} ${texts.caption}`, specifications.texts[figure.dataset.figure].characters);
+  whole.description = texts.caption;
+  whole.params = whole.params.map((one) => ({ ...one, value: valueNow(figure, one) }));
   const datasets = {};
   const add = (panel, number) => {
     const { datasets: own, ...rest } = panel;

@@ -52,7 +52,8 @@ VEGA_SHAPES = {name: name for name in SHAPES[:4]} | {
     ),
     "hourglass": "M-0.8,-0.9H0.8L0.18,0L0.8,0.9H-0.8L-0.18,0Z",
 }
-DASHES = ((1, 0), (6, 3), (2, 2), (8, 2, 2, 2))
+WHOLE_LINE = (1, 0)
+DASHES = (WHOLE_LINE, (6, 3), (2, 2), (8, 2, 2, 2))
 # From dark to bright: viridis without its darkest end, which cannot be seen on a dark page. Its
 # order is clear on a light page, on a dark page and in grey.
 RAMP = ("#6457b8", "#4a73b8", "#348aa5", "#219a8c", "#35b779", "#90d743", "#fde725")

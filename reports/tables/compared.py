@@ -45,12 +45,14 @@ def compared(
         ]
         body.append((row["depth"], cells))
     caption = [f"{baseline_of(resources)} is the baseline."]
-    searched = tuning["learning_rate"].nunique()
-    if searched:
+    searched = tuning.groupby(["depth", "variant"])["learning_rate"].nunique()
+    if len(searched):
         variants = ordered(resources, styles)["variant"].unique()
         not_searched = [name for name in variants if name not in set(tuning["variant"])]
         but = f" but that of {listed(not_searched)}" if not_searched else ""
-        caption.append(f"Each learning rate{but} is the best of {counted(searched, 'rate')} tried.")
+        fewest = counted(searched.min(), "rate")
+        tried = fewest if searched.min() == searched.max() else f"at least {fewest}"
+        caption.append(f"Each learning rate{but} is the best of {tried} tried.")
     if remark:
         caption.append(f"{remark[0].upper()}{remark[1:]}.")
     columns = [

@@ -163,9 +163,17 @@ def _tokens(efficiency: Any) -> str:
 
 
 def benchmarks(
-    accuracy: pd.DataFrame, loss: pd.DataFrame, perplexity: pd.DataFrame, versions: pd.DataFrame
+    accuracy: pd.DataFrame,
+    loss: pd.DataFrame,
+    perplexity: pd.DataFrame,
+    versions: pd.DataFrame,
+    sentences: Mapping[str, str],
 ) -> Table:
-    """Tabulate what each number is: metric, filter, items, chance level and task version."""
+    """Tabulate what each number is: metric, filter, items, chance level and task version.
+
+    `sentences` say what a benchmark asks; each stands in the first row of its benchmark.
+    """
+    said = set()
     body = []
     for frame, measure in ((accuracy, "accuracy"), (loss, "loss"), (perplexity, "perplexity")):
         for task, part in frame[frame["task"] != AVERAGE].groupby("task"):
@@ -174,8 +182,11 @@ def benchmarks(
             counts = dict.fromkeys((number(items.min()), number(items.max())))
             of_task = versions[versions["task"] == task]["task_version"].dropna()
             task_versions = sorted({str(version) for version in of_task})
+            sentence = "" if task in said else sentences.get(task, "")
+            said.add(task)
             cells = [
                 task_name(task),
+                Cell(sentence, kind="long"),
                 measure,
                 str(first["metric"]),
                 str(first["filter"]),
@@ -190,6 +201,7 @@ def benchmarks(
         " of chance.",
         [
             left("Benchmark"),
+            left("What is asked"),
             left("Measure"),
             left("Metric"),
             left("Filter"),

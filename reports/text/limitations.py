@@ -48,8 +48,10 @@ def data_doubts(data: StudyData) -> list[str]:
 
 def rate_doubts(data: StudyData) -> list[str]:
     """Return a text on models whose learning rate is the lowest or highest of those tried."""
-    tried = data.tuning["learning_rate"]
-    at_edge = data.tuning[data.tuning["chosen"] & tried.isin([tried.min(), tried.max()])]
+    tried = data.tuning.groupby(["depth", "variant"])["learning_rate"]
+    rate = data.tuning["learning_rate"]
+    is_at_edge = (rate == tried.transform("min")) | (rate == tried.transform("max"))
+    at_edge = data.tuning[data.tuning["chosen"] & is_at_edge]
     rows = at_edge.drop_duplicates(["depth", "variant"]).to_dict("records")
     if not rows:
         return []

@@ -23,11 +23,13 @@ def add_results(commands: Commands) -> None:
         examples=[
             ("dreamer report demo --text", "read the report in the terminal"),
             ("dreamer report demo --watch", "a page that follows a running study"),
+            ("dreamer report demo --price 2.5", "with the cost of the trainings, in money"),
         ],
     )
     add_study(report, RESULTS)
     report.flag("--text", "print the report's text and tables instead of a page")
     report.flag("--watch", "serve the page, and write it again whenever the results change")
+    report.real("--price", "P", "the price of an hour of one GPU (or of one core, without GPUs)")
     _add_atlas(commands)
     _add_sql(commands)
     _add_compare(commands)
@@ -90,6 +92,7 @@ def _add_compare(commands: Commands) -> None:
             ("dreamer compare demo my.yaml", "a preset and your study"),
             ("dreamer compare runs/demo /data/runs/demo --all", "two folders, with all rows"),
             ("dreamer compare small medium large --over flops", "does a gain survive scale?"),
+            ("dreamer compare --tokens clean.yaml raw.yaml", "what is curation worth, in tokens?"),
         ],
     )
     for number in ("first", "second"):
@@ -100,7 +103,11 @@ def _add_compare(commands: Commands) -> None:
             help=f"the study to take where the results of {number.upper()} hold several",
         )
     compare.option(
-        "more", nargs="*", metavar="MORE", complete=STUDIES, help="further studies, with --over"
+        "more",
+        nargs="*",
+        metavar="MORE",
+        complete=STUDIES,
+        help="further studies, with --over or --tokens",
     )
     compare.option(
         "--over",
@@ -110,6 +117,16 @@ def _add_compare(commands: Commands) -> None:
             " baseline such as hidden_size; one study for each size"
         ),
     )
+    compare.flag(
+        "--tokens",
+        "how many tokens each study takes for equal scores over the first one: studies of the same"
+        " models on other data",
+    )
+    compare.flag(
+        "--despite-differences",
+        "with --tokens: also studies whose models or recipes differ, each difference printed",
+    )
+    compare.flag("--csv", "with --tokens: print every ratio as comma-separated values")
     add_root(compare, "the folder that a study writes to which is named by a preset or a file")
     compare.flag("--all", "also print what did not change")
     add_json(compare)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dreamer_study.flows.commands.documents import print_document
+from dreamer_study.flows.commands.results.on_other_data import compare_on_other_data
 from dreamer_study.flows.commands.results.over import compare_sizes
 from dreamer_study.flows.commands.results.printing import print_part
 from dreamer_study.flows.commands.results.query import find_results, has_place
@@ -20,19 +21,27 @@ from dreamer_study.sql.statistics.comparison import Comparison, compare, study_o
 
 
 def compare_studies(options: argparse.Namespace) -> None:
-    """Compare the two studies that the command names, and print the tables.
+    """Compare the studies that the command names, and print the tables.
 
     Without `all` the rows are those that changed, and the ratios of the average and of
     held-out losses. Raises InputError where there is nothing to compare, or a file holds several
     studies and none is named.
     """
+    _check_forms(options)
     if options.over:
         compare_sizes(options)
-        return
+    elif options.tokens:
+        compare_on_other_data(options)
+    else:
+        _compare_two(options)
+
+
+def _compare_two(options: argparse.Namespace) -> None:
+    """Compare two studies test by test, and print the tables."""
     if options.more:
         raise InputError(
             f"compare takes two studies, and got {2 + len(options.more)}; with --over SIZE it takes"
-            " one for each size of the models"
+            " one for each size of the models, with --tokens one for each set of data"
         )
     first, first_study = _find(options.first, options.root)
     second, second_study = _find(options.second, options.root)
@@ -76,6 +85,15 @@ def compare_studies(options: argparse.Namespace) -> None:
         "Noise of accuracies is that of seeds and items; with one seed on either side there is no"
         " test."
     )
+
+
+def _check_forms(options: argparse.Namespace) -> None:
+    """Raise InputError for options of two forms of comparison, or of another form."""
+    if options.over and options.tokens:
+        raise InputError("--over and --tokens are two comparisons; give one of them")
+    for name in ("csv", "despite_differences"):
+        if getattr(options, name) and not options.tokens:
+            raise InputError(f"--{name.replace('_', '-')} belongs to --tokens; give --tokens too")
 
 
 def _find(name: str, root: str | None) -> tuple[Path, str | None]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dreamer_study.flows.commands.results.printing import print_part
 from dreamer_study.flows.commands.results.query import find_results
+from dreamer_study.flows.estimates.price import check_price
 from dreamer_study.flows.progress.reports import write_line
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import naming
@@ -19,12 +20,13 @@ def report(options: argparse.Namespace) -> None:
 
     With `text`, print its text and tables instead; with `watch`, also serve the page.
     """
+    check_price(options.price)
     database, wanted = find_results(options.study, options.root)
     study_id = _study_id(database, wanted)
     if options.text:
         from dreamer_study.reports.page.plain import plain_report
 
-        for part in plain_report(database, study_id):
+        for part in plain_report(database, study_id, options.price):
             print_part(part)
         return
     # takes a second, which a query need not wait for
@@ -32,13 +34,16 @@ def report(options: argparse.Namespace) -> None:
 
     # before reading: rows that enter meanwhile are shown by the next page
     drawn = database.stat().st_mtime_ns
-    with naming(database.parent / "report"):
-        page = write_report(database, study_id, database.parent / "report")
+    folder = database.parent / "report"
+    with naming(folder):
+        page = write_report(database, study_id, folder, price=options.price)
     print(page)
     if options.watch:
         from dreamer_study.reports.page.serving import watch
 
-        write = partial(write_report, database, study_id, page.parent, papers=False)
+        write = partial(
+            write_report, database, study_id, page.parent, papers=False, price=options.price
+        )
         watch(database, page, drawn, write, partial(print, flush=True))
 
 

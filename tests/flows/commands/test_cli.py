@@ -178,6 +178,13 @@ def test_a_plan_refuses_numbers_without_sense(
     assert f"{given[0]} " in refusal(capsys, "plan", "demo", *given)
 
 
+@pytest.mark.parametrize("price", ["-1", "nan", "inf"])
+def test_a_report_refuses_a_price_without_sense(
+    capsys: pytest.CaptureFixture[str], price: str
+) -> None:
+    assert f"--price is {price}, but" in refusal(capsys, "report", "demo", "--price", price)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

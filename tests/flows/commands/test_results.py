@@ -60,6 +60,20 @@ def test_the_report_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert not (tmp_path / "report").exists()
 
 
+def test_a_price_is_on_the_page_and_in_the_text(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    database = entered(tmp_path / "results.duckdb", models_and_runs("LA", "DR"))
+    words = "At 2.5 for a core-hour the 4.06 core-hours cost 10.14"
+    assert main(["report", str(database), "--text", "--price", "2.5"]) == 0
+    assert words in " ".join(capsys.readouterr().out.split())
+    assert main(["report", str(database), "--price", "2.5"]) == 0
+    page = Path(capsys.readouterr().out.strip())
+    assert words in page.read_text()
+    assert main(["report", str(database)]) == 0
+    assert "for a core-hour" not in page.read_text()
+
+
 def test_no_word_of_a_report_is_broken_on_a_narrow_terminal(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,7 +98,7 @@ def test_rows_that_enter_while_the_first_page_is_written_are_drawn_again(
     database, watched = entered(tmp_path / "results.duckdb", {"studies": [study()]}), []
     before = database.stat().st_mtime_ns
 
-    def rows_enter(*_: object) -> Path:
+    def rows_enter(*_: object, price: float | None) -> Path:
         os.utime(database, ns=(before + 1, before + 1))
         return tmp_path / "report" / "index.html"
 

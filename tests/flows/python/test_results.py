@@ -188,7 +188,7 @@ def test_another_figure_is_refused_with_those_that_there_are(measured: Results) 
 
 
 def test_a_report_is_a_file_or_a_folder(measured: Results, tmp_path: Path) -> None:
-    file = measured.report(tmp_path / "mine.html")
+    file = measured.report(tmp_path / "mine.html", price=2)
     assert file == tmp_path / "mine.html"
     assert "Looped" in file.read_text()
     assert measured.report(str(tmp_path / "whole")) == tmp_path / "whole" / "index.html"

@@ -175,32 +175,42 @@ def test_a_second_start_searches_nothing_also_after_the_search_was_cleaned_away(
 @pytest.mark.parametrize(
     ("best", "tried", "rates"),
     [
-        ({"LA": 2e-3, "DR": 2e-3}, GRID, (2e-3, 2e-3)),
-        ({"LA": 2e-3, "DR": 1e-2}, [*GRID, 8e-3], (2e-3, 8e-3)),
-        ({"LA": 6e-4, "DR": 1e-2}, [5e-4, *GRID, 8e-3], (5e-4, 8e-3)),
+        ({"LA": 2e-3, "DR": 2e-3}, (GRID, GRID), (2e-3, 2e-3)),
+        ({"LA": 2e-3, "DR": 7e-3}, (GRID, [*GRID, 8e-3, 16e-3]), (2e-3, 8e-3)),
+        (
+            {"LA": 3e-4, "DR": 3e-2},
+            ([1.25e-4, 2.5e-4, 5e-4, *GRID], [*GRID, 8e-3, 16e-3, 32e-3, 64e-3]),
+            (2.5e-4, 32e-3),
+        ),
+        (
+            {"LA": 2e-3, "DR": 1e9},
+            (GRID, [*GRID, *(4e-3 * 2**n for n in range(1, 9))]),
+            (2e-3, 1.024),
+        ),
     ],
 )
-def test_a_grid_whose_edge_is_best_grows_once_for_all_variants_and_says_where_that_is_not_enough(
+def test_a_grid_grows_for_the_model_that_is_best_at_its_edge_until_the_best_lies_inside(
     planned: Planned,
     capsys: pytest.CaptureFixture[str],
     best: dict[str, float],
-    tried: list[float],
-    rates: Any,
+    tried: tuple[list[float], list[float]],
+    rates: tuple[float, float],
 ) -> None:
     plan = planned(
         models={"variants": ["LA", "DR"]}, training=TRAINING, evaluation={"introspect": False}
     )
     run(plan, JobsByHand(tuning=bowl(**best)))
-    assert searched(plan) == {"LA": pytest.approx(tried), "DR": pytest.approx(tried)}
+    assert searched(plan) == {"LA": pytest.approx(tried[0]), "DR": pytest.approx(tried[1])}
     assert chosen(plan) == {"LA": pytest.approx(rates[0]), "DR": pytest.approx(rates[1])}
     said = capsys.readouterr().err
-    for model, rate in zip(("LA", "DR"), rates, strict=True):
+    for model, rate, of_model in zip(("LA", "DR"), rates, tried, strict=True):
         (line,) = [
             line
             for line in said.splitlines()
             if line.startswith(f"{model}: learning rate {rate:g}; ")
         ]
-        assert ("at the edge" in line) == (rate in (tried[0], tried[-1]))
+        is_at_edge = rate == pytest.approx(of_model[-1])
+        assert ("at the edge" in line) == is_at_edge
 
 
 def test_nothing_is_chosen_from_a_grid_that_has_grown_since_it_was_looked_at(

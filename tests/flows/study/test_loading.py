@@ -146,6 +146,13 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
         ),
         (
             (
+                "benchmarks: [builtin]",
+                "benchmarks: [{name: world_text, task: gsm8k, repository: a/b, metric: acc}]",
+            ),
+            "'world_text' is the name of a built-in benchmark; give the benchmark another name",
+        ),
+        (
+            (
                 "sources: [builtin]",
                 "sources: [builtin, {name: world, repository: a/b, question: q, response: r}]",
             ),

@@ -10,8 +10,6 @@ from dreamer_study.model.training.search import (
     in_words,
 )
 
-RATE = ["learning_rate"]
-
 
 def rows(variant, losses):
     """Rows of a search over rates, or over rates and weight decays."""
@@ -44,14 +42,14 @@ def test_a_grid_grows_at_an_edge_that_is_best():
     inside = rows("LA", {1: [3.0, 3.0], 2: [2.0, 2.4], 8: [2.1, 2.5]})
     edge = rows("DR", {1: [3.0], 2: [2.0], 8: [1.0]})
     low = rows("X", {1: [1.0], 2: [2.0]})
-    tuned = {("LA", 4): RATE, ("DR", 4): RATE, ("X", 4): RATE}
-
-    def grid(found, grid=(1, 2, 8)):
-        return grown({"learning_rate": list(grid)}, found, tuned)["learning_rate"]
-
-    assert grid(inside) == [1, 2, 8]
-    assert grid([*inside, *edge]) == [1, 2, 8, 32]
-    assert grid([*edge, *low]) == [0.5, 1, 2, 8, 32]
+    failed = rows("Y", {1: [None], 2: [None]})
+    found = [*inside, *edge, *low, *failed]
+    models = [("LA", 4), ("DR", 4), ("X", 4), ("Y", 4)]
+    grids = grown({model: {"learning_rate": [1, 2, 8]} for model in models}, found)
+    assert grids[models[0]]["learning_rate"] == [1, 2, 8]
+    assert grids[models[1]]["learning_rate"] == [1, 2, 8, 32]
+    assert grids[models[2]]["learning_rate"] == [0.5, 1, 2, 8]
+    assert grids[models[3]]["learning_rate"] == [1, 2, 8], "nothing says where to look"
 
 
 def test_each_grid_grows_by_itself_and_a_share_never_beyond_the_whole():
@@ -59,14 +57,12 @@ def test_each_grid_grows_by_itself_and_a_share_never_beyond_the_whole():
     for row in found:
         row["decay"] = 0.8
     grids = {"learning_rate": [1, 2, 8], "weight_decay": [0.0, 0.1], "decay": [0.2, 0.8]}
-    larger = grown(grids, found, {("LA", 4): list(grids)})
+    larger = grown({("LA", 4): grids}, found)[("LA", 4)]
     assert larger["learning_rate"] == [1, 2, 8]
     assert larger["weight_decay"] == [0.0, 0.1], "nothing lies below 0"
     assert larger["decay"] == [0.2, 0.8, 1.0]
-    of_another = grown(grids, found, {("LA", 4): RATE})
-    assert of_another["decay"] == [0.2, 0.8], "the model has a decay of its own"
-    whole = grown({"decay": [0.5, 1.0]}, rows_at_whole(), {("LA", 4): ["decay"]})
-    assert whole == {"decay": [0.5, 1.0]}
+    whole = {("LA", 4): {"decay": [0.5, 1.0]}}
+    assert grown(whole, rows_at_whole()) == whole
 
 
 def rows_at_whole():

@@ -127,6 +127,8 @@ def test_the_page_draws_from_what_papers_show() -> None:
     packed = page_specifications([drawn], NO_COSTS)
     (whole,) = packed["figures"].values()
     assert len(whole["vconcat"][1]["concat"]) == len(drawn.panels)
-    assert whole["title"]["text"] == "Depth 4"
+    (texts,) = packed["texts"].values()
+    assert texts["title"] == "Depth 4"
+    assert [panel["title"] for panel in texts["panels"]] == [panel.title for panel in drawn.panels]
     used = set(re.findall(r"#[0-9a-f]{6}", json.dumps(whole)))
     assert used <= set(packed["colours"])

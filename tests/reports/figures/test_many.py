@@ -8,7 +8,7 @@ import pytest
 from dreamer_study.reports.figures.accuracy import accuracy, task_loss
 from dreamer_study.reports.figures.efficiency import cost_ratios, token_ratios
 from dreamer_study.reports.figures.ratio_map import ratio_map
-from dreamer_study.reports.figures.rendering import Figure
+from dreamer_study.reports.figures.rendering import Figure, composed
 from dreamer_study.reports.page.toolbar import toolbar
 from dreamer_study.reports.style.theme import styles
 from tests.reports.figures.frames import COUNTED, FACTORS, NO_RAW, RUNS, curve, data, ratios
@@ -112,3 +112,9 @@ def test_a_ratio_in_flops_is_that_in_tokens_times_the_costs_of_a_token() -> None
     assert float(rows["FLOPs"]["least"]) == pytest.approx(1.5 * 1.4)
     assert rows["FLOPs"]["label"] == "2.55x (2.10 to 3.00)"
     assert cost_ratios(ratios(), costs.iloc[:0], looks) is None
+
+
+def test_a_saved_panel_of_one_benchmark_names_the_benchmark() -> None:
+    drawn = composed(token_ratios(many_ratios(), STYLES))
+    titles = [panel["title"] for panel in drawn["vconcat"][1]["concat"]]
+    assert titles == ["Depth 4, average accuracy", "Depth 4, task_00"]

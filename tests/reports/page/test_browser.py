@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import html
 import io
 import json
 import re
@@ -436,7 +437,7 @@ FILES = """const taken = {};
     HTMLAnchorElement.prototype.click = function () {
         taken[this.download] = fetch(this.href).then((file) => file.blob());
     };
-    const figures = [...document.querySelectorAll('[data-figure]')];
+    const figures = [...document.querySelectorAll('[data-figure]:not(:has(.files[hidden]))')];
     for (const figure of figures) {
         const name = `${figure.dataset.figure}.${kind}`;
         figure.querySelector(`[data-file=${kind}]`).click();
@@ -571,9 +572,11 @@ def test_a_saved_curve_has_the_accuracies(page: Browser) -> None:
     assert set(last["accuracy"]) == {0.5}
 
 
-def test_a_saved_file_has_one_kind_of_row(page: Browser) -> None:
+@pytest.mark.parametrize("name", ["accuracy-depth-4", "final-accuracy"])
+def test_a_saved_file_has_one_kind_of_row(page: Browser, name: str) -> None:
     saved = page.run(
-        "(() => { const name = 'accuracy-depth-4'; const files = []; const before = URL.createObjectURL;"
+        f"(() => {{ const name = '{name}';"
+        "const files = []; const before = URL.createObjectURL;"
         "URL.createObjectURL = (blob) => { files.push(blob); return before(blob); };"
         "document.querySelector(`[data-figure=${name}] [data-file=csv]`).click();"
         "URL.createObjectURL = before; return Promise.all(files.map((file) => file.text())); })()"
@@ -625,3 +628,87 @@ def test_a_chart_in_a_notebook_is_live_without_a_request(
         if event["method"] == "Network.requestWillBeSent"
     ]
     assert [url for url in requested if url.startswith("http")] == []
+
+
+# What each figure says, by its name.
+SAID = """Object.fromEntries([...document.querySelectorAll('[data-figure]')].map((figure) => [figure.dataset.figure, {
+    title: figure.querySelector('.title')?.textContent ?? '',
+    finding: figure.querySelector('figcaption .finding').textContent,
+    caption: figure.querySelector('figcaption .caption').textContent,
+    panels: [...figure.querySelectorAll('.panel:not([hidden], .nothing)')].map((panel) =>
+        [panel.querySelector('.panel-title')?.textContent ?? '', panel.querySelector('.plot').getAttribute('aria-label')]),
+}]))"""
+
+
+def test_what_a_figure_says_follows_the_chosen_benchmark(page: Browser) -> None:
+    before = page.run(SAID)["accuracy-depth-4"]
+    assert before["finding"].startswith("Average, at best: LA 50.0%")
+    choose(page, task="gsm8k")
+    after = page.run(SAID)
+    assert after["accuracy-depth-4"]["finding"].startswith("GSM8K, at best: LA 50.0%")
+    assert after["accuracy-depth-4"]["caption"].endswith("Shown: GSM8K.")
+    assert after["accuracy-depth-4"]["panels"][0][1].startswith("Shown: GSM8K. Accuracy on GSM8K")
+    assert after["ratio-map"]["finding"].startswith("Of the whole figure: Of 8 cells")
+    assert "stays the study’s answer" in after["answer"]["caption"]
+    others = [said for name, said in after.items() if name.startswith(("accuracy-", "loss-"))]
+    assert all("verage" not in f"{said['title']}{said['finding']}" for said in others)
+
+
+def test_what_a_figure_says_follows_the_chosen_axis(page: Browser) -> None:
+    page.draw_all()
+    words = ("against training tokens", "against tokens")
+    before = json.dumps(page.run(SAID))
+    assert any(text in before for text in words)
+    choose(page, axis="flops")
+    after = page.run(SAID)
+    answer = after.pop("answer")
+    assert not any(text in json.dumps(after) for text in words)
+    assert "against training FLOPs" in after["accuracy-depth-4"]["panels"][0][1]
+    assert "against training tokens" in answer["panels"][0][1], "an answer is of tokens"
+    headings = page.run(
+        "[...document.querySelectorAll('h2, h3, nav a')].map((one) => one.textContent)"
+    )
+    assert not [heading for heading in headings if "against tokens" in heading.lower()]
+
+
+def test_what_a_figure_says_follows_models_and_depths(page: Browser) -> None:
+    choose(page, DR="", depth="4")
+    said = page.run(SAID)
+    assert said["accuracy-depth-4"]["finding"].startswith("Of all models: Average, at best: LA")
+    assert said["accuracy-depth-4"]["caption"].endswith("Shown: LA and DR+DA.")
+    assert said["token-ratios"]["caption"].endswith("Shown: DR+DA; Depth 4.")
+    assert "depth 2" not in json.dumps(said["depth-attention"]).lower()
+
+
+def test_a_caption_says_nothing_of_seeds_and_weights_that_are_not_shown(page: Browser) -> None:
+    folder = Path(theme.__file__).parent
+    script = "".join((folder / f"{name}.js").read_text() for name in ("choice", "words"))
+    caption = (
+        "Each marker is a checkpoint. Bands are intervals. Models of fewer than 4 seeds have their"
+        " seeds as thin lines. Dotted coloured lines are the raw weights, the others the EMA"
+        " weights. The dotted line is chance."
+    )
+    ask = f"captionOf({{ dataset: {{ figure: 'one' }} }}, {json.dumps(caption)})"
+    said = page.run(f"""(() => {{ {script}
+        const found = [{ask}];
+        for (const chosen of [{{ seeds: false, weights: "averaged" }}, {{ weights: "raw" }}])
+            found.push((Object.assign(choice, WHOLE, chosen), {ask}));
+        return found;
+    }})()""")
+    assert said[0] == caption
+    assert said[1] == "Each marker is a checkpoint. Bands are intervals. The dotted line is chance."
+    assert "seeds as thin lines. Lines are the raw weights. The dotted" in said[2]
+
+
+def test_a_saved_drawing_says_what_the_page_says(page: Browser) -> None:
+    slide(page, 0.5)
+    choose(page, task="gsm8k", axis="flops", DR="")
+    said = page.run(SAID)
+    drawn = of_files(page, "svg", "await file.text()")
+    for name, svg in drawn.items():
+        texts = [html.unescape(text) for text in re.findall(r">([^<]+)<", svg)]
+        saved = " ".join(texts)
+        lines = f"{said[name]['finding']} {said[name]['caption']}".split()
+        assert [word for word in lines if word not in saved.split()] == [], name
+    assert "Tokens to " in drawn["answer"], "as the slider stands"
+    assert "training tokens" not in drawn["accuracy-depth-4"]

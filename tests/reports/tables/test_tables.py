@@ -15,7 +15,7 @@ from dreamer_study.reports.tables.cells import Cell, Table, left, table
 from dreamer_study.reports.tables.examples import examples
 from dreamer_study.reports.tables.hyperparameters import hyperparameters
 from dreamer_study.reports.tables.ratios import details, ranked, ratios
-from dreamer_study.reports.tables.results import results
+from dreamer_study.reports.tables.results import benchmarks, results
 from tests.reports.small_results import (
     POINTS,
     STUDY,
@@ -251,3 +251,12 @@ def test_columns_that_no_row_has_anything_in_go() -> None:
         ["a", "1", "–"],
         ["b", "–", "–"],
     ]
+
+
+def test_a_benchmark_has_its_sentence_once() -> None:
+    row = {"task": "a", "metric": "acc", "filter": "none", "items": 3.0, "chance": 0.1}
+    scores = pd.DataFrame([row])
+    versions = pd.DataFrame([{"task": "a", "task_version": "1"}])
+    made = benchmarks(scores, scores, scores.iloc[:0], versions, {"a": "Sums in words."})
+    asked = [row.cells[1].text for row in made.rows]
+    assert asked == ["Sums in words.", ""]

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import jsonschema
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from huggingface_hub import DatasetCard, ModelCard
@@ -21,7 +22,15 @@ from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.sql.results import query
 from tests.flows.small_study import small_study
-from tests.reports.small_results import RIGHT, entered, evaluations, model_row, run_row, study
+from tests.reports.small_results import (
+    POINTS,
+    RIGHT,
+    entered,
+    evaluations,
+    model_row,
+    run_row,
+    study,
+)
 
 SCHEMA = json.loads(Path(__file__).with_name("eval.schema.json").read_text())
 PLACE = re.compile(r"data/tiny/me/tiny-LA-2-s0-\w+/\w{8}-\w{4}-4\w{3}-[89ab]\w{3}-\w{12}\.json")
@@ -199,6 +208,67 @@ def test_code_goes_with_its_study(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "dreamer run out/study.yaml --trust-code" in (tmp_path / "out" / "README.md").read_text()
     assert main([*command, "none"]) == 2
     assert "exists already" in capsys.readouterr().err
+
+
+def all_text(path: Path) -> str:
+    """What a published file says, also in tables that are compressed."""
+    if path.suffix == ".parquet":
+        return str(pq.read_table(path).to_pylist())
+    if path.suffix == ".duckdb":
+        tables = [query(path, f"from {name}") for name in ("answers", "studies", "items")]
+        return str([table.to_dict("records") for table in tables])
+    return path.read_text(errors="replace")
+
+
+OWN = {
+    "own": {"repository": "me/own", "task": "own"},
+    "not_for_sale": {"repository": "me/paid", "task": "paid", "licence": "CC-BY-NC-4.0"},
+    "gated": {"repository": "them/gated", "task": "asked", "licence": "not stated"},
+}
+
+
+@pytest.mark.parametrize("more", [[], pytest.param(["--answers"], marks=pytest.mark.slow)])
+def test_only_answers_of_built_in_benchmarks_are_published_and_the_others_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    path = small_study(tmp_path)
+    content = yaml.safe_load(path.read_text())
+    own = [
+        {"name": name, "metric": "acc", "question": "q", **fields} for name, fields in OWN.items()
+    ]
+    content["evaluation"]["benchmarks"] = ["builtin", "gsm8k", *own]
+    path.write_text(yaml.safe_dump(content))
+    planned = load_study(str(path))
+    tables = results_of(planned.study_id)
+    asked = ["world_choice", "gsm8k", *OWN]
+    examples = {task: [f"asked of {task}?", f"right of {task}"] for task in asked}
+    tables["studies"] = [study({"examples": examples, "packages": {}})]
+    tables["studies"][0]["study_id"] = planned.study_id
+    tables["answers"] = [
+        {
+            **{"run_id": "LA", "tokens": POINTS[-1], "task": task, "item_id": f"{task}/0"},
+            **{"question": f"asked of {task}?", "gold": f"right of {task}", "text": "3"},
+        }
+        for task in asked
+    ]
+    entered(tmp_path / "run" / "results.duckdb", tables)
+    out = tmp_path / "out"
+    arguments = ["--root", str(tmp_path / "run"), "--checkpoints", "none", *more]
+    assert main(["publish", str(path), str(out), *arguments]) == 0
+    said = capsys.readouterr().out
+    texts = [all_text(file) for file in out.rglob("*") if file.is_file()]
+    found = [
+        task
+        for task in asked
+        if any(f"asked of {task}?" in text or f"right of {task}" in text for text in texts)
+    ]
+    if more:
+        assert found == asked
+        assert "without the questions" not in said
+    else:
+        assert found == ["world_choice"]
+        without = "without the questions and answers of gated, gsm8k, not_for_sale, own"
+        assert f"{without}, which --answers publishes too" in " ".join(said.split())
 
 
 @pytest.mark.parametrize(
