@@ -96,15 +96,26 @@ def score(value: float, atlas: Atlas) -> str:
 
 def origins(atlas: Atlas) -> Iterator[str]:
     """Yield the table of where the rows come from, and the one of what has no row."""
-    yield line(["architecture", "as a study file has it", "rates tried", "study", "measured"])
-    yield line(["---"] * 5)
+    yield line(
+        ["architecture", "as a study file has it", "found", "rates tried", "study", "measured"]
+    )
+    yield line(["---"] * 6)
     rows = atlas.architectures.sort_values(["study", "variant"])
     for row in rows.to_dict("records"):
         measured = f"{row['made']}, version {row['version']}, {row['device']}"
         configuration = f"`{row['configuration']}`"
-        yield line([row["variant"], configuration, row["rates_tried"], row["study"], measured])
+        yield line(
+            [
+                row["variant"],
+                configuration,
+                row["searched"],
+                row["rates_tried"],
+                row["study"],
+                measured,
+            ]
+        )
     for row in atlas.left_out.to_dict("records"):
-        yield line([row["variant"], f"not measured: {row['reason']}", "", "", ""])
+        yield line([row["variant"], f"not measured: {row['reason']}", "", "", "", ""])
 
 
 def line(cells: list[str]) -> str:

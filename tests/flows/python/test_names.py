@@ -30,6 +30,7 @@ PUBLIC = {
         *("path", "study_id", "notes"),
     ),
     "Study": ("name", "study_id", "folder", "database", "report"),
+    "atlas": ("world",),
     "compare": ("first", "second"),
     "factors": (
         *("curves", "items", "baseline", "target", "decayed_at_end", "every_pair"),
