@@ -22,6 +22,18 @@ AT_LEAST, AT_MOST = "at least", "at most"
 # Columns that each ability has.
 OF_ABILITY = ("ratio", "low", "high", "bound", "reached", "near_chance", "best")
 
+# Columns of architectures that may look like numbers, or be empty.
+TEXTS = (
+    "variant",
+    "rates_tried",
+    "device",
+    "study",
+    "version",
+    "made",
+    "configuration",
+    "searched",
+)
+
 
 @dataclass(frozen=True)
 class Ability:
@@ -79,8 +91,14 @@ def read_atlas(world: str) -> Atlas:
 
 def read_folder(folder: Path) -> Atlas:
     """Read the folder of a world."""
-    frames = [pd.read_csv(folder / name) for name in (ARCHITECTURES, RATIOS, LEFT_OUT)]
-    return Atlas(folder.name, *frames)
+    texts = dict.fromkeys(TEXTS, str)
+    architectures = pd.read_csv(folder / ARCHITECTURES, dtype=texts)
+    return Atlas(
+        world=folder.name,
+        architectures=architectures.fillna(dict.fromkeys(TEXTS, "")),
+        ratios=pd.read_csv(folder / RATIOS),
+        left_out=pd.read_csv(folder / LEFT_OUT),
+    )
 
 
 def with_study(atlas: Atlas, database: Path, study_id: str) -> Atlas:

@@ -56,8 +56,9 @@ def forest(rows: pd.DataFrame, task: str, metric: str) -> Figure | None:
     return figure(
         f"forest-{name}",
         f"{name}: training tokens over those of {baseline_of(rows)}",
-        "To equal scores. Lines: 95 % confidence intervals over seeds and items, without correction"
-        " for the number of variants. Filled: the interval excludes 1. ▸ a lower bound.",
+        "To equal scores. Lines: 95 % confidence intervals over seeds and items, without"
+        " correction for the number of variants. Filled: the interval excludes 1. A triangle is a"
+        " lower bound.",
         panels,
         wide=True,
     )

@@ -18,7 +18,7 @@ from dreamer_study.flows.atlas.table import Atlas, read_atlas, table
 from dreamer_study.flows.commands.results.atlas import ratio_cell, unmatched_flops
 from dreamer_study.reports.figures.ability_map import ability_map
 from dreamer_study.reports.figures.forest import forest
-from dreamer_study.reports.figures.rendering import save
+from dreamer_study.reports.figures.rendering import Figure, save
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER / "README.md"
@@ -39,7 +39,11 @@ def with_tables(text: str) -> str:
     """Return a text with all tables between their marks."""
     for world in worlds():
         atlas = read_atlas(world)
-        tables = {"architectures": architectures(atlas), "origins": origins(atlas)}
+        tables = {
+            "architectures": architectures(atlas),
+            "origins": origins(atlas),
+            "figures": images(atlas),
+        }
         for name, lines in tables.items():
             begin = f"<!-- {world}: {name}, by docs/results/atlas/page.py -->\n"
             if begin in text:
@@ -48,7 +52,7 @@ def with_tables(text: str) -> str:
     return text
 
 
-def figures(atlas: Atlas) -> Iterator[tuple[str, object]]:
+def figures(atlas: Atlas) -> Iterator[tuple[str, Figure]]:
     """Yield the name of the file of each figure, and the figure."""
     for ability in atlas.abilities:
         drawn = forest(atlas.ratios, ability.task, ability.metric)
@@ -57,6 +61,13 @@ def figures(atlas: Atlas) -> Iterator[tuple[str, object]]:
     drawn = ability_map(atlas.ratios)
     if drawn:
         yield f"{atlas.world}-map.svg", drawn
+
+
+def images(atlas: Atlas) -> Iterator[str]:
+    """Yield the lines that show the figures, the map first."""
+    for name, drawn in reversed(list(figures(atlas))):
+        yield f"\n![{drawn.title}]({name})\n"
+    yield "\n"
 
 
 def architectures(atlas: Atlas) -> Iterator[str]:
