@@ -31,6 +31,17 @@ FROM = {page: name for name, page in MOVED.items()}
 COPIES = "files"
 CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+SORTING = "javascripts/tables.js"  # as mkdocs.yml names it
+# A click on a head sorts a table of many rows, as tables of reports are sorted.
+SORTABLE = """
+for (const table of document.querySelectorAll("article table")) {
+  if (table.tBodies[0].rows.length < 10) continue;
+  makeSortable(table);
+  for (const button of table.tHead.querySelectorAll("button")) {
+    button.style = "all: unset; cursor: pointer; text-decoration: underline dotted";
+  }
+}
+"""
 log = logging.getLogger("mkdocs.plugins.dreamer")
 
 
@@ -52,6 +63,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, page, content=text))
     for page, text in reference_pages().items():
         files.append(File.generated(config, page, content=text))
+    script = (PROJECT / "reports/style/tables.js").read_text(encoding="utf-8")
+    files.append(File.generated(config, SORTING, content=f"(() => {{\n{script}{SORTABLE}}})();\n"))
     for page in list(files.documentation_pages()):
         for target in linked_files(page.src_uri, page.content_string):
             copy = f"{COPIES}/{target}"

@@ -58,6 +58,7 @@ def _described(
         "version": study["code_version"],
         "made": f"{study['created_at']:%Y-%m-%d}",
         "configuration": configuration(study["config"], variant),
+        "searched": _searched(study["config"], variant, model["config"]),
     }
 
 
@@ -68,13 +69,28 @@ def _of(frame: pd.DataFrame, **values: Any) -> pd.DataFrame:
     return frame
 
 
+def _searched(config: str, variant: str, sizes: str) -> str:
+    """Say which sizes were found in the search for equal costs: `intermediate_size 138`."""
+    match = _written(config, variant)["match"]
+    values = json.loads(sizes)
+    values = values.get("config", values)
+    fields = match.values() if isinstance(match, dict) else ()
+    return ", ".join(f"{field} {values[field]}" for field in fields if field in values)
+
+
+def _written(config: str, variant: str) -> dict[str, Any]:
+    """Return a variant as the study file of its study has it, with defaults."""
+    variants = json.loads(config)["study"]["models"]["variants"]
+    (written,) = [one for one in variants if one["name"] == variant]
+    return written
+
+
 def configuration(config: str, variant: str) -> str:
     """Write a variant as a study file has it, without what is left to the defaults.
 
     `config` is that of the study, as its row has it.
     """
-    variants = json.loads(config)["study"]["models"]["variants"]
-    (written,) = [one for one in variants if one["name"] == variant]
+    written = _written(config, variant)
     own = {name: value for name, value in written.items() if value not in (None, {}, [])}
     in_order = {"name": own.pop("name"), **own}
     text = yaml.safe_dump(in_order, default_flow_style=True, sort_keys=False, width=10_000)

@@ -76,6 +76,8 @@ def collect(
     differ in what decides how curves compare, trained different baselines, or share a variant.
     """
     families = [read_family(path) for path in results]
+    # the rows of the baseline are taken from the first study that has trained it
+    families.sort(key=lambda family: family.baseline not in family.variants)
     baseline = families[0].baseline
     _check(families, baseline)
     tables = _joined(families, baseline)

@@ -22,6 +22,18 @@ AT_LEAST, AT_MOST = "at least", "at most"
 # Columns that each ability has.
 OF_ABILITY = ("ratio", "low", "high", "bound", "reached", "near_chance", "best")
 
+# Columns of architectures that may look like numbers, or be empty.
+TEXTS = (
+    "variant",
+    "rates_tried",
+    "device",
+    "study",
+    "version",
+    "made",
+    "configuration",
+    "searched",
+)
+
 
 @dataclass(frozen=True)
 class Ability:
@@ -79,8 +91,14 @@ def read_atlas(world: str) -> Atlas:
 
 def read_folder(folder: Path) -> Atlas:
     """Read the folder of a world."""
-    frames = [pd.read_csv(folder / name) for name in (ARCHITECTURES, RATIOS, LEFT_OUT)]
-    return Atlas(folder.name, *frames)
+    texts = dict.fromkeys(TEXTS, str)
+    architectures = pd.read_csv(folder / ARCHITECTURES, dtype=texts)
+    return Atlas(
+        world=folder.name,
+        architectures=architectures.fillna(dict.fromkeys(TEXTS, "")),
+        ratios=pd.read_csv(folder / RATIOS),
+        left_out=pd.read_csv(folder / LEFT_OUT),
+    )
 
 
 def with_study(atlas: Atlas, database: Path, study_id: str) -> Atlas:
@@ -102,10 +120,11 @@ def with_study(atlas: Atlas, database: Path, study_id: str) -> Atlas:
         }
         ratios = connection.execute(RATIOS_AND_BESTS, [study_id]).df()
     elsewhere = {name for (name,) in joined}
-    if atlas.baseline not in elsewhere:
+    is_compared = (ratios["baseline"] == atlas.baseline).any()
+    if atlas.baseline not in elsewhere or not is_compared:
         raise InputError(
-            f"{database}: the study does not take {atlas.baseline} from the atlas; `dreamer new"
-            f" FILE --module FILE --atlas {atlas.world}` writes one that does"
+            f"{database}: the study is not compared with {atlas.baseline} of the atlas; `dreamer"
+            f" new FILE --module FILE --atlas {atlas.world}` writes one that is"
         )
     models = frames["models"]
     frames["models"] = models[~models["variant"].isin(elsewhere)]

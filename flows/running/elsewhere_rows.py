@@ -66,6 +66,19 @@ def claims_of_origin(plan: Plan, origin: Origin) -> list[dict[str, Any]]:
     return rows.to_pylist()
 
 
+def searched_elsewhere(plan: Plan, origin: Origin, table: str) -> list[dict[str, Any]]:
+    """List the trainings of an origin's search for settings: the rows of `tuning`, or of
+    `tuning_settings`."""
+    with closing(connect(origin.results, read_only=True)) as connection:
+        rows = _rows(
+            connection,
+            f"select * exclude (study_id) from {table} where study_id = ? and variant = ? and depth"
+            " in (select unnest(?)) order by all",
+            [origin.study_id, origin.variant, list(plan.study.models.depths)],
+        )
+    return rows.to_pylist()
+
+
 def rows_of_origin(plan: Plan, origin: Origin) -> Rows:
     """Read the rows of a variant by their tables, as rows of this study."""
     names = list(origin.run_ids)

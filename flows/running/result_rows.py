@@ -25,6 +25,7 @@ from dreamer_study.flows.running.elsewhere_rows import (
     claims_of_origin,
     outputs_of_origins,
     rows_of_origin,
+    searched_elsewhere,
 )
 from dreamer_study.flows.study.configuration import OF_THE_MACHINE
 from dreamer_study.model.checkpoints.checksums import read_checkpoint
@@ -253,7 +254,12 @@ def enter_runs(plan: Plan) -> None:
                 row for row in rows if "learning_rate" in plan.study.searched(row["variant"])
             ]
             for table, kept in (("tuning", by_rate(of_rates)), ("tuning_settings", rows)):
-                named = pd.DataFrame(kept).assign(study_id=study_id)
+                elsewhere = [
+                    row
+                    for origin in plan.origins.values()
+                    for row in searched_elsewhere(plan, origin, table)
+                ]
+                named = pd.DataFrame([*kept, *elsewhere]).assign(study_id=study_id)
                 replace_computed(connection, table, study_id, named)
 
 
@@ -314,8 +320,15 @@ def compute_intervals(plan: Plan, *, most_replicates: int | None = None) -> None
     replicates = plan.study.evaluation.bootstrap_replicates
     if most_replicates is not None:
         replicates = min(replicates, most_replicates)
+    baselines = None  # every pair
+    if plan.origins:
+        # two variants that were both measured elsewhere are not compared here
+        own = [model.variant for model in plan.models]
+        baselines = {plan.study.models.compared_with, *own}
     with closing(connect(_database(plan), wait=PATIENCE)) as connection:
-        compute_statistics(connection, plan.study.study_id, replicates=replicates)
+        compute_statistics(
+            connection, plan.study.study_id, replicates=replicates, baselines=baselines
+        )
 
 
 def status_of(plan: Plan, run: Run) -> str:

@@ -104,8 +104,8 @@ def ability_map(rows: pd.DataFrame, marked: Collection[str] = ()) -> Figure | No
         f"{ability_name(tasks[0])} against {ability_name(tasks[1])}",
         f"Training tokens over those of {baseline_of(rows)} to equal accuracy on each task: left"
         " and down is better. Crosses: 95 % confidence intervals over seeds and items, cut at the"
-        " edges. A triangle is a bound, on the side to which it points. In the bands at the edges"
-        " are those that never rose above chance.",
+        " edges. A triangle is a bound, on the side to which it points: of those that never rose"
+        " above chance.",
         panels,
         wide=True,
         finding=_finding(points, tasks),
@@ -131,12 +131,15 @@ def _points(rows: pd.DataFrame, tasks: Sequence[str]) -> pd.DataFrame:
 
 def _finding(points: pd.DataFrame, tasks: Sequence[str]) -> str:
     """Count the variants that have both ratios, and those that have none on a task."""
-    has_both = points[["ratio_x", "ratio_y"]].notna().all(axis=1).sum()
-    text = f"Of {counted(len(points), 'architecture')}, {has_both} learned both."
-    for task, side in zip(tasks, ("x", "y"), strict=True):
-        absent = int(points[f"ratio_{side}"].isna().sum())
-        if absent:
-            text += f" {absent} never rose above chance on {ability_name(task)}."
+    never = {
+        task: points[f"ratio_{side}"].isna() | (points[f"bound_{side}"] == AT_LEAST)
+        for task, side in zip(tasks, ("x", "y"), strict=True)
+    }
+    both = int((~never[tasks[0]] & ~never[tasks[1]]).sum())
+    text = f"Of {counted(len(points), 'architecture')}, {both} learned both."
+    for task, absent in never.items():
+        if absent.any():
+            text += f" {int(absent.sum())} never rose above chance on {ability_name(task)}."
     return text
 
 
@@ -148,7 +151,7 @@ def _scale(points: pd.DataFrame, side: str) -> Scale:
     low = max(points[f"low_{side}"].min(), lowest / BEYOND)
     high = min(points[f"high_{side}"].max(), highest * BEYOND)
     low = min(lowest if math.isnan(low) else low, 0.8) / 1.1
-    edge = max(highest if math.isnan(high) else high, 1.25) * 1.1
+    edge = max(highest if math.isnan(high) else high, 1.25) * 1.2
     has_band = points[f"ratio_{side}"].isna().any()
     return Scale(low, edge * BAND if has_band else edge, edge)
 

@@ -33,7 +33,7 @@ def direction(rows: pd.DataFrame) -> str:
 def ratio_axis(low: float, high: float) -> alt.Axis:
     """Return the axis of ratios within these limits: fewer ticks where the range is wide."""
     ticks = [tick for tick in TICKS if low <= tick <= high]
-    kept = [tick for tick in ticks if len(ticks) < 9 or f"{tick:g}"[-1] in "125"]
+    kept = [tick for tick in ticks if len(ticks) < 9 or f"{tick:g}".rstrip("0")[-1] in "125"]
     return alt.Axis(
         values=kept, grid=True, labelExpr="datum.label + 'x'", format="~g", labelOverlap=True
     )

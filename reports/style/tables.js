@@ -1,7 +1,7 @@
 // Sort tables by a click on the head of a column: once from the largest, twice from the smallest, thrice as written. Copy
 // tables as Markdown or LaTeX.
 
-const SIZES = { K: 1e3, M: 1e6, G: 1e9, B: 1e9, T: 1e12, s: 1, min: 60, h: 3600, days: 86400 };
+const SIZES = { x: 1, K: 1e3, M: 1e6, G: 1e9, B: 1e9, T: 1e12, s: 1, min: 60, h: 3600, days: 86400 };
 
 // The number that a cell shows, without the note below; a text without a number stays a text.
 function valueOf(cell) {

@@ -376,8 +376,11 @@ def _unequal_costs(data: StudyData) -> list[str]:
     texts = []
     if unequal:
         texts.append(f"Unequal costs, against {data.baseline}: {some(unequal)}.")
-    with_remarks = data.models[data.models["remarks"].notna()].to_dict("records")
-    return texts + [f"{_model(data, row)}: {row['remarks']}." for row in with_remarks]
+    # one line for the models of one study that were measured elsewhere
+    by_remark: dict[str, list[str]] = {}
+    for row in data.models[data.models["remarks"].notna()].to_dict("records"):
+        by_remark.setdefault(row["remarks"], []).append(_model(data, row))
+    return texts + [f"{some(models)}: {remark}." for remark, models in by_remark.items()]
 
 
 def _matching_costs(data: StudyData) -> list[str]:

@@ -9,8 +9,8 @@ import pytest
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 
 
-def script() -> ModuleType:
-    described = importlib.util.spec_from_file_location("tables", RESULTS / "tables.py")
+def script(name: str = "tables.py") -> ModuleType:
+    described = importlib.util.spec_from_file_location(Path(name).stem, RESULTS / name)
     assert described is not None
     module = importlib.util.module_from_spec(described)
     assert described.loader is not None
@@ -25,6 +25,22 @@ TABLES = script()
 def test_a_table_is_that_of_the_ratios(page: str) -> None:
     text = (RESULTS / page).read_text(encoding="utf-8")
     assert TABLES.with_table(text, TABLES.pages()[page]) == text
+
+
+def test_the_page_of_the_atlas_is_that_of_the_rows_in_the_package() -> None:
+    page = script("atlas/page.py")
+    text = (RESULTS / "atlas" / "README.md").read_text(encoding="utf-8")
+    assert page.with_tables(text) == text
+    for world in page.worlds():
+        for name, _ in page.figures(page.read_atlas(world)):
+            assert f"({name})" in text
+            assert (RESULTS / "atlas" / name).is_file()
+
+
+def test_the_rows_of_the_atlas_are_small() -> None:
+    rows = script("atlas/rows.py")
+    files = [file for file in rows.WORLDS.rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) <= rows.MOST_BYTES
 
 
 def test_a_cell_has_ratio_interval_and_seeds() -> None:

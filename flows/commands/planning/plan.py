@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +33,7 @@ from dreamer_study.flows.study.loading import load_study
 from dreamer_study.model.module_config import DreamerConfig, ModuleConfig
 from dreamer_study.reports.text.numbers import counted, duration, figure, flops
 
+MOST_ELSEWHERE = 4  # variants of other studies whose costs are listed
 SIZES = {
     "expert size": "expert_size",
     "experts": "experts",
@@ -176,9 +178,16 @@ def print_estimate(estimate: Estimate) -> None:
 
 
 def _elsewhere(estimate: Estimate) -> str:
-    """Say which variants are not trained, with what they cost; empty where there are none."""
+    """Say which variants are not trained, with what they cost; empty where there are none.
+
+    Many are only counted, by where they come from.
+    """
+    elsewhere = estimate.study.models.elsewhere
+    if len(elsewhere) > MOST_ELSEWHERE:
+        counts = Counter(str(variant.origin) for variant in elsewhere)
+        return "; ".join(f"{counted(n, 'variant')} from {origin}" for origin, n in counts.items())
     parts = []
-    for variant in estimate.study.models.elsewhere:
+    for variant in elsewhere:
         for depth, costs in estimate.elsewhere[variant.name].items():
             name = shown_name(estimate.study, variant.name, depth)
             parts.append(

@@ -21,6 +21,7 @@ FIRST = "mixture"  # the world that is shown where none is named
 DRAWN = (".svg", ".pdf", ".png")
 NOT_REACHED = "†"
 YOURS = "*"
+MATCHED = 0.02  # of the baseline's FLOPs
 
 
 def atlas(options: argparse.Namespace) -> None:
@@ -33,11 +34,16 @@ def atlas(options: argparse.Namespace) -> None:
     if options.csv:
         print_csv(table(shown))
         return
+    print_atlas(shown)
+    if options.plot:
+        console.print(f"map: {options.plot}")
+
+
+def print_atlas(shown: Atlas) -> None:
+    """Print the table of a world, and what is to be known of it."""
     print_table(pd.DataFrame([_cells(shown, row) for row in table(shown).to_dict("records")]))
     for line in _remarks(shown):
         console.print(line)
-    if options.plot:
-        console.print(f"map: {options.plot}")
 
 
 def _first_world() -> str:
@@ -118,11 +124,9 @@ def _remarks(shown: Atlas) -> list[str]:
     abilities = listed([ability.name for ability in shown.abilities])
     lines = [
         f"{shown.world}: training tokens over those of {shown.baseline} to equal {abilities}, with"
-        f" 95 % intervals over seeds and items; below 1x fewer. Seeds: {seeds[0]}"
-        + (f" to {seeds[-1]}" if len(seeds) > 1 else "")
-        + f". Measured {made[0]}"
-        + (f" to {made[-1]}" if len(made) > 1 else "")
-        + f". {NOT_REACHED}: did not reach {shown.baseline}'s best.",
+        f" 95 % intervals over seeds and items; below 1x fewer. {NOT_REACHED}: did not reach"
+        f" {shown.baseline}'s best. {LEAST}: a bound, of what never rose above chance where"
+        f" {shown.baseline} did. Seeds: {_span(seeds)}. Measured {_span(made)}.",
     ]
     if shown.own:
         lines.append(f"{YOURS}: trained by your study; tokens/s of other machines do not compare.")
@@ -132,6 +136,22 @@ def _remarks(shown: Atlas) -> list[str]:
         lines.append(
             f"rate at the edge of those tried, so that a better one may lie beyond: {names}"
         )
+    unmatched = [f"{name} ({gap:+.0%})" for name, gap in unmatched_flops(shown).items()]
+    if unmatched:
+        lines.append(f"FLOPs not within 2 % of {shown.baseline}'s: {', '.join(unmatched)}")
     for row in shown.left_out.to_dict("records"):
         lines.append(f"not measured: {row['variant']}: {row['reason']}")
     return lines
+
+
+def unmatched_flops(shown: Atlas) -> dict[str, float]:
+    """Return by how much the FLOPs of architectures differ that are not matched, by name."""
+    costs = shown.architectures.set_index("variant")["flops_per_token"]
+    gaps = costs / costs[shown.baseline] - 1
+    return {str(name): float(gap) for name, gap in gaps.items() if abs(gap) > MATCHED}
+
+
+def _span(values: list[Any]) -> str:
+    """Say the first and the last of sorted values; one value once."""
+    first, last = values[0], values[-1]
+    return str(first) if first == last else f"{first} to {last}"

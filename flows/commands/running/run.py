@@ -10,6 +10,9 @@ from typing import Any
 
 import pandas as pd
 
+from dreamer_study.flows.atlas.bundled import world_of, worlds
+from dreamer_study.flows.atlas.table import read_atlas, with_study
+from dreamer_study.flows.commands.results.atlas import print_atlas
 from dreamer_study.flows.commands.results.printing import (
     PrintedAnswer,
     print_answer,
@@ -102,13 +105,28 @@ def _print_results(study: Study, results: _Results) -> int:
     """
     every_row = f"`dreamer sql {study.arguments} 'FROM token_ratios'` prints them"
     print_answer(results.answer, study.models.compared_with, every_row=every_row)
+    world = world_taken(study)
+    if world:
+        console.print()
+        print_atlas(with_study(read_atlas(world), study.database, study.study_id))
     status = 0
     if results.effects is not None:
         status = 0 if results.effects["held"].all() else 1
         console.print("\nwhat the study expects\n")
         print_table(results.effects)
     console.print(f"\nreport   {study.report.resolve()}\nresults  {study.database.resolve()}")
+    if world:
+        arguments = f"{world} --with {study.arguments}"
+        console.print(f"map      in the report; `dreamer atlas {arguments} --plot map.svg`")
     return status
+
+
+def world_taken(study: Study) -> str | None:
+    """Return the world of the atlas whose baseline is the study's too; None where there is none."""
+    baseline = study.variant(study.models.compared_with)
+    world = world_of(baseline.origin) if baseline.origin else None
+    is_same = world in worlds() and read_atlas(world).baseline == baseline.name
+    return world if is_same else None
 
 
 def _server(study: Study, options: argparse.Namespace) -> AbstractContextManager[Any]:

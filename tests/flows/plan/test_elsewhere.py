@@ -8,6 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from dreamer_study.flows.atlas import bundled
+from dreamer_study.flows.atlas.collecting import collect
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.plan.elsewhere import costs_elsewhere
 from dreamer_study.flows.study.loading import load_study
@@ -71,6 +73,36 @@ def test_rows_of_another_study_give_the_ratios_of_a_study_that_trains_all(
     capsys.readouterr()
     assert main(["run", str(path), "--root", str(root), "--plain"]) == 0
     assert "Nothing to do" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_rows_of_the_atlas_give_the_ratios_of_a_study_that_trains_all(
+    origin: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(bundled, "WORLDS", tmp_path / "worlds")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert collect([origin / "results.duckdb"], tmp_path / "worlds" / "tiny") == []
+    models = {"variants": [{"name": "LA", "from": "atlas/tiny"}, "DR"], "depths": [2]}
+    path = joined(tmp_path, origin, models=models)
+    root = tmp_path / "root"
+    assert main(["run", str(path), "--root", str(root), "--plain"]) == 0
+    assert "DR *" in capsys.readouterr().out, "the row of the table of the atlas"
+    assert not list(root.glob("store/runs/LA-*"))
+    expected = query(origin / "results.duckdb", RATIOS)
+    found = query(root / "results.duckdb", RATIOS)
+    # The losses of single items are not in the atlas, and so not in the intervals of losses.
+    of_losses = expected["metric"] == "loss"
+    for frame in (expected, found):
+        frame.loc[of_losses, ["low", "high"]] = None
+    pd.testing.assert_frame_equal(found, expected)
+
+    assert main(["verify", str(path), "--root", str(root)]) == 0
+    capsys.readouterr()
+    assert main(["atlas", "tiny", "--with", str(path), "--root", str(root), "--csv"]) == 0
+    assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()].count("DR") == 2
 
 
 OTHER = {

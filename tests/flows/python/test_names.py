@@ -30,6 +30,7 @@ PUBLIC = {
         *("path", "study_id", "notes"),
     ),
     "Study": ("name", "study_id", "folder", "database", "report"),
+    "atlas": ("world",),
     "compare": ("first", "second"),
     "compare_tokens": ("studies", "despite_differences"),
     "factors": (

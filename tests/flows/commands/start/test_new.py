@@ -341,7 +341,10 @@ def test_a_copied_preset_overwrites_nothing(here: Path, capsys: pytest.CaptureFi
     Path("my_models.py").write_text("mine")
     for given, said in (
         (["--from", "control", "my.yaml"], "my_models.py exists already"),
-        (["--from", "demo", "my.yaml", "--data", "x.jsonl"], "leave out --data and --module"),
+        (
+            ["--from", "demo", "my.yaml", "--data", "x.jsonl"],
+            "leave out --data, --module and --atlas",
+        ),
         (["--from", "demo", "my.txt"], "a study file ends in .yaml"),
     ):
         assert main(["new", *given]) == 2

@@ -1,0 +1,138 @@
+"""Write the tables and figures of the atlas's page from the rows of the package.
+
+    python docs/results/atlas/page.py
+
+In README.md the tables stand between marks, one pair for each; the text around them is written by
+hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from dreamer_study.flows.atlas.bundled import worlds
+from dreamer_study.flows.atlas.table import Atlas, read_atlas, table
+from dreamer_study.flows.commands.results.atlas import ratio_cell, unmatched_flops
+from dreamer_study.reports.figures.ability_map import ability_map
+from dreamer_study.reports.figures.forest import forest
+from dreamer_study.reports.figures.rendering import Figure, save
+
+FOLDER = Path(__file__).parent
+PAGE = FOLDER / "README.md"
+UNMATCHED = "‡"
+END = "<!-- end of the table -->\n"
+
+
+def main() -> None:
+    """Write the tables into the page, and the figures beside it."""
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for world in worlds():
+        for name, drawn in figures(read_atlas(world)):
+            save(drawn, FOLDER / name)
+            print(FOLDER / name)
+
+
+def with_tables(text: str) -> str:
+    """Return a text with all tables between their marks."""
+    for world in worlds():
+        atlas = read_atlas(world)
+        tables = {
+            "architectures": architectures(atlas),
+            "origins": origins(atlas),
+            "figures": images(atlas),
+        }
+        for name, lines in tables.items():
+            begin = f"<!-- {world}: {name}, by docs/results/atlas/page.py -->\n"
+            if begin in text:
+                before, rest = text.split(begin)
+                text = before + begin + "".join(lines) + END + rest.split(END, 1)[1]
+    return text
+
+
+def figures(atlas: Atlas) -> Iterator[tuple[str, Figure]]:
+    """Yield the name of the file of each figure, and the figure."""
+    for ability in atlas.abilities:
+        drawn = forest(atlas.ratios, ability.task, ability.metric)
+        if drawn:
+            yield f"{atlas.world}-{ability.name}.svg", drawn
+    drawn = ability_map(atlas.ratios)
+    if drawn:
+        yield f"{atlas.world}-map.svg", drawn
+
+
+def images(atlas: Atlas) -> Iterator[str]:
+    """Yield the lines that show the figures, the map first."""
+    for name, drawn in reversed(list(figures(atlas))):
+        yield f"\n![{drawn.title}]({name})\n"
+    yield "\n"
+
+
+def architectures(atlas: Atlas) -> Iterator[str]:
+    """Yield the table of architectures: ratios, best accuracies, costs, rate, speed."""
+    names = [ability.name for ability in atlas.abilities]
+    bests = [f"best {name}" for name in names]
+    heads = ["architecture", *names, *bests, "parameters", f"FLOPs to {atlas.baseline}"]
+    costs = atlas.architectures.set_index("variant")["flops_per_token"]
+    unmatched = unmatched_flops(atlas)
+    yield line([*heads, "rate", "tokens/s", "seeds"])
+    yield line(["---"] * (len(heads) + 3))
+    for row in table(atlas).to_dict("records"):
+        rate = f"{row['learning_rate']:g}"
+        gap = row["flops_per_token"] / costs[atlas.baseline] - 1
+        apart = f" {UNMATCHED}" if row["variant"] in unmatched else ""
+        yield line(
+            [
+                row["variant"],
+                *(ratio_cell(ability, row) for ability in atlas.abilities),
+                *(score(row[f"{name}_best"], atlas) for name in names),
+                f"{row['parameters']:,}",
+                f"{gap:+.1%}{apart}",
+                rate if row["rate_inside"] else f"{rate} (edge)",
+                f"{row['tokens_per_second']:,}",
+                str(row["seeds"]),
+            ]
+        )
+
+
+def score(value: float, atlas: Atlas) -> str:
+    """Format a best score: an accuracy in per cent, or a loss."""
+    if pd.isna(value):
+        return "–"
+    is_loss = atlas.abilities[0].metric == "loss"
+    return f"{value:.2f}" if is_loss else f"{100 * value:.1f} %"
+
+
+def origins(atlas: Atlas) -> Iterator[str]:
+    """Yield the table of where the rows come from, and the one of what has no row."""
+    yield line(
+        ["architecture", "as a study file has it", "found", "rates tried", "study", "measured"]
+    )
+    yield line(["---"] * 6)
+    rows = atlas.architectures.sort_values(["study", "variant"])
+    for row in rows.to_dict("records"):
+        measured = f"{row['made']}, version {row['version']}, {row['device']}"
+        configuration = f"`{row['configuration']}`"
+        yield line(
+            [
+                row["variant"],
+                configuration,
+                row["searched"],
+                row["rates_tried"],
+                row["study"],
+                measured,
+            ]
+        )
+    for row in atlas.left_out.to_dict("records"):
+        yield line([row["variant"], f"not measured: {row['reason']}", "", "", "", ""])
+
+
+def line(cells: list[str]) -> str:
+    """Write a line of a table."""
+    return f"| {' | '.join(cells)} |\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Draw the ratios of many variants on one task, one line each: a forest."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from dreamer_study.reports.data import baseline_of
+from dreamer_study.reports.figures import chart
+from dreamer_study.reports.figures.ratios import (
+    EDGE,
+    SHAPES,
+    direction,
+    known,
+    label,
+    ratio_axis,
+)
+from dreamer_study.reports.figures.rendering import Figure, figure, panel
+from dreamer_study.reports.style.theme import LIGHT
+from dreamer_study.reports.text.names import ability_name, depth_name
+
+ROW = 18  # pixels of a variant
+FARTHEST = 20.0  # an interval that says no more than this is cut there
+
+
+def forest(rows: pd.DataFrame, task: str, metric: str) -> Figure | None:
+    """Draw the ratio of each variant on a task, the lowest first, with its 95 % interval.
+
+    `rows` are those of `StudyData.ratios`. None without a ratio or bound.
+    """
+    rows = known(rows[(rows["task"] == task) & (rows["metric"] == metric)])
+    if rows.empty:
+        return None
+    rows = rows.sort_values(["shown", "variant"])
+    rows = rows.assign(
+        label=[label(row) for row in rows.to_dict("records")],
+        excludes_one=(rows["low"] > 1) | (rows["high"] < 1),
+    )
+    lowest = min(float(rows["shown"].min()), 1.0)
+    highest = max(float(rows["shown"].max()), 1.0)
+    low = max(float(rows["low"].min(skipna=True)), lowest / FARTHEST) / EDGE
+    high = min(float(rows["high"].max(skipna=True)), highest * FARTHEST) * EDGE
+    low = min(low, lowest / EDGE)
+    high = max(high, highest * EDGE)
+    # the line of a bound leads to the edge
+    rows = rows.assign(
+        least=rows["low"].clip(lower=low).fillna(low),
+        most=rows["high"].clip(upper=high).fillna(high),
+    )
+    panels = []
+    for depth, part in rows.groupby("depth"):
+        said = "; ".join(f"{row.variant} {row.label}" for row in part.itertuples(False))
+        drawn = _chart(part, low, high)
+        panels.append(panel(depth_name(depth), f"Ratios: {said}.", drawn, depth=depth))
+    name = ability_name(task)
+    return figure(
+        f"forest-{name}",
+        f"{name}: training tokens over those of {baseline_of(rows)}",
+        "To equal scores. Lines: 95 % confidence intervals over seeds and items, without"
+        " correction for the number of variants. Filled: the interval excludes 1. A triangle is a"
+        " lower bound.",
+        panels,
+        wide=True,
+    )
+
+
+def _chart(rows: pd.DataFrame, low: float, high: float) -> chart.Specification:
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    y = alt.Y(
+        "variant:N",
+        title=None,
+        sort=list(rows["variant"]),
+        axis=chart.name_axis(labelFontSize=11),
+    )
+    x = alt.X("shown:Q", title=direction(rows), scale=scale, axis=ratio_axis(low, high))
+    one = alt.Chart(chart.records(pd.DataFrame([{"shown": 1.0}]), ["shown"]))
+    fields = ["variant", "shown", "least", "most", "bound", "label", "excludes_one"]
+    base = alt.Chart(chart.records(rows, fields)).encode(y=y)
+    lines = base.mark_rule(color=LIGHT["v1"], strokeWidth=1.4).encode(
+        x=alt.X("least:Q", scale=scale), x2="most:Q"
+    )
+    shapes = alt.Scale(domain=list(SHAPES), range=list(SHAPES.values()))
+    filled = alt.condition("datum.excludes_one", alt.value(LIGHT["v1"]), alt.value(LIGHT["paper"]))
+    marks = base.mark_point(size=60, opacity=1, stroke=LIGHT["v1"], strokeWidth=1.4).encode(
+        x=x,
+        fill=filled,
+        shape=alt.Shape("bound:N", scale=shapes, legend=None),
+        tooltip=chart.tooltip(("variant:N",), ("label:N", "", "ratio (95 % CI)")),
+    )
+    rule = one.mark_rule(color=LIGHT["rule"]).encode(x=x)
+    return chart.layered(rule, lines, marks, width=chart.WIDE, height=ROW * len(rows))

@@ -1,0 +1,142 @@
+"""`dreamer atlas` shows the table and the map; `dreamer new --atlas` writes a study beside them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dreamer_study
+from dreamer_study.flows.atlas import bundled
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.study.loading import load_study
+from tests.docs.test_own_architecture import write
+
+ARCHITECTURES = ["LA", "DR", "Llama", "LSTM", "RWKV"]
+SECONDS = 2.0
+TIMED = """
+import sys, time
+from dreamer_study.flows.atlas import bundled
+from pathlib import Path
+bundled.WORLDS = Path(sys.argv[1])
+from dreamer_study.flows.commands.cli import main
+assert main(["atlas", "tiny"]) == 0
+print(time.process_time(), *sorted({"torch", "altair", "scipy"} & {*sys.modules}))
+"""
+
+
+@pytest.fixture(autouse=True)
+def in_package(worlds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundled, "WORLDS", worlds)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_table_ranks_all_architectures(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["atlas", "tiny"]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split()[:3] == ["architecture", "expressions", "recall"]
+    names = [line.split()[0] for line in lines[: len(ARCHITECTURES)]]
+    assert names == ["LA", "RWKV", "Llama", "DR", "LSTM"], "the lowest mean ratio first"
+    assert lines[names.index("Llama")].split()[1] == "≥", "it never rose above chance"
+    assert "not measured: Mamba: 1,000 tokens/s" in lines
+
+
+def test_the_values_have_their_origin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["atlas", "tiny", "--csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    by_name = {row["variant"]: row for row in rows}
+    llama = by_name["Llama"]
+    assert (llama["expressions_bound"], llama["expressions_reached"]) == ("at least", "False")
+    assert float(llama["recall_low"]) < float(llama["recall_ratio"]) < 1
+    assert (llama["made"], llama["device"], llama["seeds"]) == ("2026-11-29", "cpu", "3")
+    frame = dreamer_study.atlas("tiny")
+    assert list(frame["variant"]) == [row["variant"] for row in rows]
+
+
+def test_the_table_takes_less_than_two_seconds(worlds: Path) -> None:
+    command = [sys.executable, "-c", TIMED, str(worlds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    *_, last = done.stdout.splitlines()
+    seconds, *loaded = last.split()
+    assert float(seconds) < SECONDS
+    assert loaded == []
+
+
+@pytest.mark.parametrize("ending", ["svg", "png", "pdf"])
+def test_the_map_is_written(ending: str) -> None:
+    assert main(["atlas", "tiny", "--plot", f"map.{ending}"]) == 0
+    content = Path(f"map.{ending}").read_bytes()
+    if ending == "svg":
+        assert all(f">{name}<" in content.decode() for name in ARCHITECTURES)
+    assert len(content) > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["tinny"], "no world 'tinny'; did you mean 'tiny'"),
+        (["tiny", "--plot", "map.gif"], "a map ends in .svg, .pdf or .png"),
+        (["tiny", "--plot", "nowhere/map.svg"], "nowhere"),
+        (["tiny", "--with", "demo", "--root", "nothing"], "no results yet"),
+    ],
+)
+def test_bad_input_is_one_line(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["atlas", *arguments]) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_study_beside_the_atlas_trains_your_model_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path)
+    assert main(["new", "mine.yaml", "--module", "my_models.py:GPT", "--atlas", "tiny"]) == 0
+    study = load_study("mine.yaml")
+    assert study.models.compared_with == "LA"
+    elsewhere = [variant.name for variant in study.models.elsewhere]
+    assert elsewhere[0] == "LA"
+    assert sorted(elsewhere) == sorted(ARCHITECTURES)
+    (own,) = [variant for variant in study.models.variants if not variant.origin]
+    assert (own.name, own.module) == ("GPT", "my_models.py:GPT")
+    assert own.config == {"layers": 2, "hidden_size": 32, "heads": 2, "feed_forward": 64}
+    assert own.match.fields == {"flops": "feed_forward"}
+    assert study.training.batch_tokens == 512
+    capsys.readouterr()
+    assert main(["plan", "mine.yaml", "--trust-code"]) == 0
+    said = capsys.readouterr().out
+    assert "5 variants from atlas/tiny" in said
+    assert "FLOPs to baseline" in said
+
+
+def test_a_name_of_the_atlas_is_changed_and_a_class_without_a_width_is_matched(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path)
+    assert main(["new", "mine.yaml", "--module", "my_models.py:LSTM", "--atlas", "tiny"]) == 0
+    (own,) = [v for v in load_study("mine.yaml").models.variants if not v.origin]
+    assert (own.name, own.match.fields) == ("LSTM-mine", {"flops": "hidden_size"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--atlas", "tiny"], "give --module"),
+        (["--module", "my_models.py:GTP", "--atlas", "tiny"], "no class 'GTP'; did you mean 'GPT'"),
+        (["--module", "my_models.py", "--atlas", "tny"], "did you mean 'tiny'"),
+        (["--module", "my_models.py", "--atlas", "tiny", "--data", "a.csv"], "leave out --data"),
+        (["--from", "demo", "--atlas", "tiny"], "leave out --data, --module and --atlas"),
+    ],
+)
+def test_what_cannot_be_placed_is_refused(
+    arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path)
+    assert main(["new", "mine.yaml", *arguments]) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+    assert not Path("mine.yaml").exists()

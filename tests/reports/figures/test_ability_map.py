@@ -1,0 +1,91 @@
+"""A map has a point and a name for each variant, and no two names lie on each other."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dreamer_study.reports.figures.ability_map import SIDE, ability_map
+from dreamer_study.reports.figures.forest import forest
+from dreamer_study.reports.figures.rendering import Figure, composed
+
+TASKS = ("world_expressions", "world_recall")
+NOTHING = dict.fromkeys(("ratio", "low", "high"), np.nan)
+
+
+def row(variant: str, task: str, **values: float) -> dict[str, object]:
+    names = {"depth": 4, "variant": variant, "baseline": "LA", "task": task, "metric": "accuracy"}
+    return {**names, "decay_bound": None, **NOTHING, **values}
+
+
+def measured(variant: str, task: str, ratio: float) -> dict[str, object]:
+    return row(variant, task, ratio=ratio, low=ratio / 1.5, high=ratio * 1.5)
+
+
+def close_together(count: int) -> pd.DataFrame:
+    random = np.random.default_rng(0)
+    return pd.DataFrame(
+        [
+            measured(f"Architecture-{number}", task, float(np.exp(random.normal(0, 0.2))))
+            for number in range(count)
+            for task in TASKS
+        ]
+    )
+
+
+def names(figure: Figure) -> pd.DataFrame:
+    """The places of the names, in pixels."""
+    (panel,) = figure.panels
+    layer = panel.specification["layer"][-1]
+    scales = [layer["encoding"][side]["scale"]["domain"] for side in ("x", "y")]
+    text = panel.specification["datasets"][layer["data"]["name"]]
+    frame = pd.read_csv(io.StringIO(text))
+    for side, (low, high) in zip(("x", "y"), scales, strict=True):
+        share = np.log(frame[f"name_{side}"] / low) / np.log(high / low)
+        frame[side] = SIDE * share
+    return frame
+
+
+@pytest.mark.parametrize("count", [4, 26])
+def test_names_do_not_lie_on_each_other(count: int) -> None:
+    places = names(ability_map(close_together(count)))
+    assert len(places) == count + 1, "the baseline too"
+    for number, one in places.iterrows():
+        for other in places.iloc[:number].itertuples():
+            widths = 5.5 * (len(one["variant"]) + len(other.variant)) / 2
+            assert abs(one["x"] - other.x) > widths or abs(one["y"] - other.y) > 10
+
+
+def test_bounds_and_what_never_learned_are_on_the_map() -> None:
+    rows = [measured(f"V{number}", task, 1.2) for number in range(3) for task in TASKS]
+    rows += [row("Bound", TASKS[0], low=4.0), measured("Bound", TASKS[1], 0.8)]
+    rows += [row("None", TASKS[0]), measured("None", TASKS[1], 0.8)]
+    figure = ability_map(pd.DataFrame(rows), ["V1"])
+    assert figure.finding == (
+        "Of 5 architectures, 3 learned both. 2 never rose above chance on expressions."
+    )
+    text = json.dumps(composed(figure))
+    assert "triangle-right" in text
+    assert "never above chance" in text
+    (panel,) = figure.panels
+    assert (
+        "Bound: at least 4.00x on expressions, 0.80x (0.53 to 1.20) on recall" in panel.description
+    )
+
+
+def test_fewer_variants_or_another_number_of_tasks_have_no_map() -> None:
+    assert ability_map(close_together(3)) is None
+    one_task = close_together(6)
+    assert ability_map(one_task[one_task["task"] == TASKS[0]]) is None
+
+
+def test_a_forest_has_the_lowest_ratio_first() -> None:
+    rows = pd.DataFrame([measured(name, TASKS[0], at) for name, at in (("B", 2.0), ("A", 0.5))])
+    figure = forest(rows, TASKS[0], "accuracy")
+    (panel,) = figure.panels
+    assert panel.description.startswith("Ratios: A 0.50x (0.33 to 0.75); B 2.00x")
+    assert forest(rows, TASKS[1], "accuracy") is None
