@@ -157,6 +157,19 @@ QUERIES = {
         "from internal.model_answers where study_id = ? qualify dense_rank() over (partition by"
         " depth, task order by apart desc, item_id) <= 60 order by depth, task, apart desc, item_id"
     ),
+    # How many seeds were right on these questions at each checkpoint, counted from the first one.
+    "answers_over_training": (
+        "with shown as (select distinct depth, task, item_id from internal.model_answers where"
+        " study_id = $1 qualify dense_rank() over (partition by depth, task order by apart desc,"
+        " item_id) <= 60), scored as (select depth, variant, task, items.item_id, items.tokens,"
+        " value, row_number() over (partition by run_id, task, items.item_id order by items.tokens)"
+        " as place from items join internal.model_runs using (run_id) join shown using (depth,"
+        " task, item_id) join internal.chosen_metric using (study_id, task, metric, filter) where"
+        " study_id = $1 and kind = 'accuracy' and isfinite(value) and items.tokens <="
+        " coalesce(claimed_tokens, items.tokens)) select depth, task, item_id, variant, place,"
+        " min(tokens) as tokens, sum(value) as right, count(*) as seeds from scored group by all"
+        " order by all"
+    ),
     "usual_answers": (
         "select depth, task, variant, arg_max(text, n) as text, max(n) / sum(n) as share, sum(n) as"
         " items from (select depth, task, variant, text, count(*) as n from internal.model_answers"
