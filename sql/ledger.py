@@ -25,7 +25,7 @@ TABLES = {
     (
         "study_id",
         "'study'",
-    ): "studies curation sources models benchmark_levels study_inputs origins",
+    ): "studies curation sources models benchmark_levels item_facts study_inputs origins",
     ("study_id", "'tuning'"): "tuning",
     ("study_id", "'tuning_settings'"): "tuning_settings",
     ("study_id", "'claims'"): "claims",
