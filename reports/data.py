@@ -185,6 +185,7 @@ QUERIES = {
         " internal.study_evaluations join internal.evaluation_versions using (run_id, tokens, task)"
         " where study_id = ?"
     ),
+    "by_steps": "select * rename (value as steps) from accuracy_by_fact(?) where fact = 'steps'",
     "levels": "from benchmark_levels where study_id = ? order by task",
     "versions": (
         "select distinct task, task_version from internal.study_evaluations where study_id = ?"

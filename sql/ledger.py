@@ -22,10 +22,10 @@ Outputs = Sequence[Mapping[str, Any]]
 # The tables that hold the rows of an output, by the columns that both have in common, and by its
 # task ('' for none).
 TABLES = {
-    (
-        "study_id",
-        "'study'",
-    ): "studies curation sources models benchmark_levels study_inputs origins found_items",
+    ("study_id", "'study'"): (
+        "studies curation sources models benchmark_levels item_facts study_inputs origins"
+        " found_items"
+    ),
     ("study_id", "'tuning'"): "tuning",
     ("study_id", "'tuning_settings'"): "tuning_settings",
     ("study_id", "'claims'"): "claims",

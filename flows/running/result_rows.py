@@ -40,6 +40,7 @@ from dreamer_study.pipeline.decontaminate.settings import LEAKS
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import canonical, digest
 from dreamer_study.pipeline.storage.integrity import check, read_manifest
+from dreamer_study.pipeline.worlds.steps import steps_of
 from dreamer_study.pipeline.worlds.tasks import REPOSITORY
 from dreamer_study.pipeline.worlds.world import WORLD_LICENCE
 from dreamer_study.sql.ingest import forget_differing, ingest, replace_computed
@@ -111,17 +112,19 @@ def forget_wrong(plan: Plan) -> set[str]:
 def enter_study(plan: Plan) -> None:
     """Enter the study itself: what it consists of before anything is trained.
 
-    These are the rows of `studies`, `curation`, `sources` and `models`, and of benchmarks that the
-    study overrides.
+    These are the rows of `studies`, `curation`, `sources` and `models`, of benchmarks that the
+    study overrides, and of what is known of items in advance.
     """
     study_id = plan.study.study_id
+    items = _items(plan)
     tables = {
-        "studies": [_study_row(plan)],
+        "studies": [_study_row(plan, items)],
         "models": _model_rows(plan),
         "curation": [{"study_id": study_id, **count} for count in curation_counts(plan.data)],
         "sources": _source_rows(plan),
         "benchmarks": _overridden_benchmarks(plan),
         "benchmark_levels": benchmark_levels(plan),
+        "item_facts": _item_facts(plan, items),
         "study_inputs": [
             {"study_id": study_id, "what": what, "value": value}
             for what, value in plan.inputs.items()
@@ -151,7 +154,7 @@ def enter_origins(plan: Plan) -> None:
     _enter(plan, joined, [{"output": "study", "task": "study"}, *outputs])
 
 
-def _study_row(plan: Plan) -> dict[str, Any]:
+def _study_row(plan: Plan, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     study = plan.study
     packages = {name: metadata.version(name) for name in PACKAGES}
     packages["python"] = platform.python_version()
@@ -159,7 +162,7 @@ def _study_row(plan: Plan) -> dict[str, Any]:
     config = {
         "study": settings,
         "packages": packages,
-        "examples": _examples(plan),
+        "examples": _examples(items),
         "tasks": _tasks_in_words(plan),
     }
     return {
@@ -182,19 +185,37 @@ def _tasks_in_words(plan: Plan) -> dict[str, str]:
     return {name: task_in_words(of_benchmark) for name, of_benchmark in tasks.items()}
 
 
-def _examples(plan: Plan) -> dict[str, list[str]]:
-    """Return the first question of each benchmark, and its answer.
-
-    Raises InputError where the items are damaged.
-    """
+def _items(plan: Plan) -> list[dict[str, Any]]:
+    """Read the items of all benchmarks. Raises InputError where they are damaged."""
     check(plan.data.items.path)
     items = pq.read_table(
-        plan.data.items.path / "items.parquet", columns=["benchmark", "question", "answer"]
+        plan.data.items.path / "items.parquet", columns=["id", "benchmark", "question", "answer"]
     )
+    return items.to_pylist()
+
+
+def _examples(items: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return the first question of each benchmark, and its answer."""
     # of equal keys the last stays: in reverse order that is the first question
-    return {
-        row["benchmark"]: [row["question"], row["answer"]] for row in reversed(items.to_pylist())
-    }
+    return {row["benchmark"]: [row["question"], row["answer"]] for row in reversed(items)}
+
+
+def _item_facts(plan: Plan, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Make the rows of `item_facts`: the steps of the built-in world's problems."""
+    rows = []
+    for item in items:
+        steps = steps_of(item["benchmark"], item["question"])
+        if steps is not None:
+            rows.append(
+                {
+                    "study_id": plan.study.study_id,
+                    "task": item["benchmark"],
+                    "item_id": item["id"],
+                    "fact": "steps",
+                    "value": steps,
+                }
+            )
+    return rows
 
 
 def _model_rows(plan: Plan) -> list[dict[str, Any]]:

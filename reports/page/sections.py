@@ -75,6 +75,7 @@ def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
         folded += table_block(data, "curve", result_tables.curve_numbers, styles, depth)
     frames = "curve accuracy counted"
     blocks.append(drawing_block(data, frames, "final_accuracy.final_accuracy", styles))
+    blocks.append(drawing_block(data, "by_steps", "steps.accuracy_by_steps", styles))
     return [*blocks, *details_block("Losses, and the accuracies in numbers", folded)]
 
 

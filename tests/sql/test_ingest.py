@@ -265,6 +265,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "sources",
             "models",
             "benchmark_levels",
+            "item_facts",
             "study_inputs",
             "origins",
         )
