@@ -77,6 +77,7 @@ LATER: dict[str, Any] = {
     "optimizer_config": {},
     "optimizer_files": {},
     "momentum": 0.95,
+    "branches": 0.0,
 }
 """Newer fields of TrainingConfig, with the value that all runs had before."""
 
@@ -136,6 +137,10 @@ class TrainingConfig:
     """Whether all models read a row as separate documents (apart) or as one text (joined)."""
     checkpoints: Annotated[tuple[NotNegative, ...], Field(strict=False)] = ()
     """Token counts at which a checkpoint is written; `tokens` is always added."""
+    branches: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
+    """After each checkpoint, a decay of the rate to 0 over this share of the tokens so far, in a
+    branch that is evaluated in place of the checkpoint; 0: none.
+    """
     raw_checkpoints: bool = False
     """Checkpoints hold the raw weights beside their average."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -162,6 +167,11 @@ class TrainingConfig:
                 f"checkpoints has {max(self.checkpoints)}, but it must be at most tokens"
                 f" ({self.tokens})"
             )
+        if self.branches and self.schedule != "constant":
+            raise ValueError(
+                f"branches is {self.branches:g}, but the schedule lets the learning rate decay"
+                " already; set schedule to constant, or leave out branches"
+            )
         if self.optimizer_config and self.optimizer in (ADAMW, MUON):
             raise ValueError(
                 f"optimizer_config has arguments for your own class, but optimizer is"
@@ -181,7 +191,11 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """One training run: a folder with `run.json`, which names the packed data."""
+    """One training run: a folder with `run.json`, which names the packed data.
+
+    A branch (branches.py) has the folder of its run in `branch_of`, and the tokens of the
+    checkpoint that it starts from in `branched_at`.
+    """
 
     folder: Path
     run_id: str
@@ -189,6 +203,13 @@ class TrainingRun:
     model: Architecture
     training: TrainingConfig
     data: Path
+    branch_of: Path | None = None
+    branched_at: int = 0
+
+    @property
+    def home(self) -> Path:
+        """The folder with run.json, the code and the progress; a branch has those of its run."""
+        return self.branch_of or self.folder
 
     def settings(self) -> dict[str, Any]:
         """Return all settings of run.json that affect the trajectory of the training.

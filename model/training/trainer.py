@@ -74,7 +74,7 @@ class Trainer:
         self.config = run.training
         self.ranks = ranks or Ranks()
         own_files = {**getattr(run.model, "files", {}), **self.config.optimizer_files}
-        check_code(own_files, run.folder / CODE)
+        check_code(own_files, run.home / CODE)
         self.device = choose_device(self.config.device, self.ranks.local)
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
@@ -99,7 +99,7 @@ class Trainer:
             "code": {
                 **source_digests("dreamer_study.model.train"),
                 "torch": torch.__version__,
-                **versions(run.model, run.folder / CODE),
+                **versions(run.model, run.home / CODE),
             },
             "computed_on": f"{self.device.type} in {self.precision}",
         }
@@ -123,13 +123,18 @@ class Trainer:
                 f"{run.folder} has checkpoints, but no state to continue from; remove the folder to"
                 " start over"
             )
+        elif run.branch_of:
+            # whose code and data the run's own trainer has just compared
+            start = newest_state(run.branch_of / "state", *COUNTERS, "losses", "halved", "origin")
+            assert start and start.values["tokens"] == run.branched_at, "a branch starts elsewhere"
+            state = _start_of_branch(start)
         # for the initial weights, and for what a user's model draws; the stream draws by itself
         seed_all(self.config.seed)
         with self.device:
             self.model = build(
                 run.model,
                 self.precision,
-                code=run.folder / CODE,
+                code=run.home / CODE,
                 trust_code=trust_code,
                 empty=state is not None,
             )
@@ -143,7 +148,7 @@ class Trainer:
             load_tensors(self.model, tensors, run.folder / "state")
         # Behind `load_tensors`, as optimiser and average hold the very tensors of the model.
         self.optimizer = make_optimizer(
-            self.model, self.config, code=run.folder / CODE, trust_code=trust_code
+            self.model, self.config, code=run.home / CODE, trust_code=trust_code
         )
         self.average = WeightAverage(self.model.state_dict(), self.config.averaging)
         if state:
@@ -369,6 +374,7 @@ class Trainer:
         write_state(self.run, TrainingState(copies, values))
 
     def _restore(self, state: TrainingState) -> None:
+        """Continue from a state."""
         values = state.values
         self.optimizer.load(part_of(state, "optimizer."))
         self.average.load(part_of(state, "average."))
@@ -382,3 +388,9 @@ class Trainer:
         if halved and halved["from"] == self.micro_rows * self.stream.sequence_length:
             self.halved = halved
             self.micro_rows //= 2
+
+
+def _start_of_branch(state: TrainingState) -> TrainingState:
+    """Return the state of a run as the one that a branch starts from, with a log of its own."""
+    own = {"losses": [], "due": False, "log_bytes": 0, "log_sum": 0}
+    return TrainingState(state.tensors, {**state.values, **own})
