@@ -24,12 +24,7 @@ from dreamer_study.model.checkpoints.checksums import (
     list_branches,
 )
 from dreamer_study.model.training.config import TrainingRun
-from dreamer_study.model.training.recipe import RateDecay
-
-
-def branch_tokens(share: float, tokens: int) -> int:
-    """Return the tokens of a branch, without those of its run before the checkpoint."""
-    return round(share * tokens)
+from dreamer_study.model.training.recipe import RateDecay, branch_tokens
 
 
 def is_branched(run: TrainingRun, tokens: int) -> bool:

@@ -55,6 +55,7 @@ from dreamer_study.model.training.recipe import (
     Positive,
     RateDecay,
     Schedule,
+    branch_tokens,
 )
 from dreamer_study.pipeline.errors import InputError, placing
 from dreamer_study.pipeline.settings import Count, FileName, checked, parse_file
@@ -167,11 +168,8 @@ class TrainingConfig:
                 f"checkpoints has {max(self.checkpoints)}, but it must be at most tokens"
                 f" ({self.tokens})"
             )
-        if self.branches and self.schedule != "constant":
-            raise ValueError(
-                f"branches is {self.branches:g}, but the schedule lets the learning rate decay"
-                " already; set schedule to constant, or leave out branches"
-            )
+        if self.branches:
+            self._check_branches()
         if self.optimizer_config and self.optimizer in (ADAMW, MUON):
             raise ValueError(
                 f"optimizer_config has arguments for your own class, but optimizer is"
@@ -183,6 +181,30 @@ class TrainingConfig:
                 f" ({self.batch_tokens})"
             )
         return self
+
+    def _check_branches(self) -> None:
+        """Raise ValueError where a branch could not decay."""
+        if self.schedule != "constant":
+            raise ValueError(
+                f"branches is {self.branches:g}, but the schedule lets the learning rate decay"
+                " already; set schedule to constant, or leave out branches"
+            )
+        first = min((*self.checkpoints, self.tokens))
+        warm_up = self.warmup_steps * self.batch_tokens
+        if first < warm_up:
+            raise ValueError(
+                f"branches: the checkpoint at {first:,} tokens lies within the warm-up"
+                f" ({warm_up:,} tokens), where there is no rate to decay from; name later"
+                " checkpoints, or fewer warmup_steps"
+            )
+        own = branch_tokens(self.branches, first)
+        least = 2 * self.batch_tokens
+        if own < least:
+            raise ValueError(
+                f"branches: the branch from the checkpoint at {first:,} tokens has {own:,} tokens,"
+                f" less than two optimiser steps ({least:,} tokens); name later checkpoints, or a"
+                " larger share"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values by field name, for JSON."""

@@ -51,6 +51,9 @@ LOSS_WINDOW = 100
 COUNTERS = ("step", "tokens", "epoch", "seconds", "stream_hash", "due", "log_bytes", "log_sum")
 """Attributes of a Trainer that are saved and restored as they are."""
 
+SAVED = (*COUNTERS, "losses", "halved", "origin")
+"""Values that every state has."""
+
 
 class Trainer:
     """Train a run: its model, average, optimiser, stream and counters.
@@ -115,19 +118,7 @@ class Trainer:
         self.log_sum = 0
         self.code_change: dict[str, Any] | None = None  # accepted on this resume
 
-        state = newest_state(run.folder / "state", *COUNTERS, "losses", "halved", "origin")
-        if state:
-            self.code_change = find_code_change(run, state.values, self.origin, accept_code_change)
-        elif any((run.folder / "checkpoints").glob("[0-9]*")):
-            raise InputError(
-                f"{run.folder} has checkpoints, but no state to continue from; remove the folder to"
-                " start over"
-            )
-        elif run.branch_of:
-            # whose code and data the run's own trainer has just compared
-            start = newest_state(run.branch_of / "state", *COUNTERS, "losses", "halved", "origin")
-            assert start and start.values["tokens"] == run.branched_at, "a branch starts elsewhere"
-            state = _start_of_branch(start)
+        state = self._find_state(accept_code_change)
         # for the initial weights, and for what a user's model draws; the stream draws by itself
         seed_all(self.config.seed)
         with self.device:
@@ -160,6 +151,30 @@ class Trainer:
             self.compile(dynamic=False)
         self.points = {*self.config.checkpoints, self.config.tokens}  # token counts of checkpoints
         self._next: tuple[int, Batch] | None = None  # the newest batch, and its step
+
+    def _find_state(self, accept_code_change: bool) -> TrainingState | None:
+        """Read the state to continue from; None where there is none.
+
+        A branch without a state of its own starts from its run's.
+        """
+        run = self.run
+        state = newest_state(run.folder / "state", *SAVED)
+        if state:
+            self.code_change = find_code_change(run, state.values, self.origin, accept_code_change)
+        elif any((run.folder / "checkpoints").glob("[0-9]*")):
+            raise InputError(
+                f"{run.folder} has checkpoints, but no state to continue from; remove the folder to"
+                " start over"
+            )
+        elif run.branch_of:
+            # the run's own trainer has just compared code and data with this state
+            start = newest_state(run.branch_of / "state", *SAVED)
+            assert start, "a branch starts from a state"
+            assert start.values["tokens"] == run.branched_at, "the run has not gone on"
+            # with a log of its own
+            own = {"losses": [], "due": False, "log_bytes": 0, "log_sum": 0}
+            state = TrainingState(start.tensors, {**start.values, **own})
+        return state
 
     def synchronize(self) -> None:
         """Copy the first rank's parameters, buffers and average.
@@ -388,9 +403,3 @@ class Trainer:
         if halved and halved["from"] == self.micro_rows * self.stream.sequence_length:
             self.halved = halved
             self.micro_rows //= 2
-
-
-def _start_of_branch(state: TrainingState) -> TrainingState:
-    """Return the state of a run as the one that a branch starts from, with a log of its own."""
-    own = {"losses": [], "due": False, "log_bytes": 0, "log_sum": 0}
-    return TrainingState(state.tensors, {**state.values, **own})
