@@ -59,6 +59,9 @@ def checkpoint_folder(run: TrainingRun, tokens: int) -> Path:
 
 def remove_unfinished(run: TrainingRun) -> None:
     """Remove what finished branches have left to resume from."""
-    for folder in (run.folder / BRANCHING).glob("[0-9]*"):
+    branching = run.folder / BRANCHING
+    for folder in branching.glob("[0-9]*"):
         if is_branched(run, int(folder.name)):
             shutil.rmtree(folder)
+    if branching.exists() and not any(branching.iterdir()):
+        branching.rmdir()
