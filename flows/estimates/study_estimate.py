@@ -322,10 +322,7 @@ def _flops(study: Study, planned: Sequence[PlannedModel]) -> float:
     """Count the FLOPs of all trainings, including a search for learning rates."""
     length = study.training.sequence_length
     trainings = [training for phase in phases(study, planned) for training in phase]
-    return sum(
-        training.model.training_flops(length) * (training.end - training.start)
-        for training in trainings
-    )
+    return sum(training.model.training_flops(length) * training.tokens for training in trainings)
 
 
 def _resolution(study: Study) -> Resolution:

@@ -384,8 +384,13 @@ def _run_row(plan: Plan, run: Run, recorded: Mapping[str, Any], steps: pa.Table)
 def _end_for_this_study(run: Run, tokens_recorded: int, steps: pa.Table) -> dict[str, Any]:
     """Return tokens, seconds and stream hash at the study's own end of a run.
 
-    Empty where the run was not trained beyond, so that the newest record is its end.
+    Empty where the run was not trained beyond, so that the newest record is its end. The last of
+    a run's branches ends later than the run.
     """
+    if run.branches and run.written:
+        last = _checkpoint_rows(run)[-1]
+        if last["tokens"] > tokens_recorded:
+            return {name: last[name] for name in ("tokens", "seconds", "stream_hash")}
     if not run.done:
         return {}
     if run.status == "chosen":

@@ -31,6 +31,7 @@ from dreamer_study.flows.plan.model_plan import PlannedModel, shown_name
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.model.module_config import DreamerConfig, ModuleConfig
+from dreamer_study.model.training.recipe import branch_tokens
 from dreamer_study.reports.text.numbers import counted, duration, figure, flops
 
 MOST_ELSEWHERE = 4  # variants of other studies whose costs are listed
@@ -159,7 +160,7 @@ def print_estimate(estimate: Estimate) -> None:
         ),
         "tokens": (
             f"{training.tokens:,} for each model, in steps of {training.batch_tokens:,};"
-            f" {counted(len(training.points), 'checkpoint')}"
+            f" {counted(len(training.points), 'checkpoint')}{_branches(estimate.study)}"
         ),
         "compute": f"{flops(estimate.flops)} FLOPs of training",
         **_time_lines(estimate),
@@ -175,6 +176,16 @@ def print_estimate(estimate: Estimate) -> None:
     print_fields(("WARNING", warning) for warning in estimate.warnings)
     remarks = [f"{model.name}: {remark}" for model in estimate.models for remark in model.remarks]
     print_fields(("note", note) for note in (*remarks, *estimate.notices))
+
+
+def _branches(study: Study) -> str:
+    """Say what the branches add to the tokens of a training; empty where there are none."""
+    training = study.training
+    if not training.branches:
+        return ""
+    added = sum(branch_tokens(training.branches, point) for point in training.points)
+    share = f"{100 * training.branches:.3g} %"
+    return f", from each a branch of {share} of its tokens ({added:,} tokens in all)"
 
 
 def _elsewhere(estimate: Estimate) -> str:
@@ -286,10 +297,12 @@ def _disk(estimate: Estimate) -> str:
     study = estimate.study
     kinds = ""
     if study.training.averaging:
-        kinds = "averaged " if study.evaluation.weights == "averaged" else "raw and averaged "
+        has_both = study.evaluation.weights in ("raw", "both")
+        kinds = "raw and averaged " if has_both else "averaged "
+    branches = " and branches" if study.training.branches else ""
     whole = disk.checkpoints + disk.states + disk.data
     return (
-        f"{amount(whole)}: {amount(disk.checkpoints)} of {kinds}checkpoints,"
+        f"{amount(whole)}: {amount(disk.checkpoints)} of {kinds}checkpoints{branches},"
         f" {amount(disk.states)} to resume from, {amount(disk.data)} of data;"
         f" {amount(disk.free)} are free"
     )
