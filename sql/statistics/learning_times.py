@@ -4,16 +4,16 @@ The chance of a right answer with t tokens, of an item with learning time T and 
 
     guess + (1 - SLIP - guess) / (1 + exp(-k * (log t - log T)))
 
-All seeds of a model share T and k. T is where the answer is right half way between guessing and
-knowing. `guess` is the accuracy of guessing, at least LEAST_GUESS; SLIP is how often a known item is
-answered wrong. The slope has a prior, log k ~ normal(log PRIOR_SLOPE, PRIOR_SPREAD^2): with six to
-twenty checkpoints an item alone hardly says how steep its curve is. log T has no prior, but lies
-within MARGIN of the checkpoints.
+All seeds of a model share T and k. At T, the chance is half way between guessing and knowing.
+`guess` is the accuracy of guessing, at least LEAST_GUESS. SLIP is the share of wrong answers to a
+known item. The slope has a prior, log k ~ normal(log PRIOR_SLOPE, PRIOR_SPREAD^2), as six to twenty
+checkpoints of one item hardly say how steep its curve is. log T has no prior, but lies within
+MARGIN of the checkpoints.
 
 Likelihoods are computed at every point of one grid of T and k, for all items by two products of
 matrices. From these follow both the penalised maximum with the interval of its profile, and the
-median of the posterior with its equal tails. benchmarks/intervals/learning_times.py counts how often
-the intervals hold the truth.
+median of the posterior with its equal tails. benchmarks/intervals/learning_times.py counts how
+often the intervals hold the truth.
 
 Letters of shapes: I items, C checkpoints, T times and K slopes of the grid.
 """
@@ -41,8 +41,8 @@ ITEMS_AT_ONCE = 500  # which bounds the memory
 class LearningTimes:
     """The logarithms of the tokens at which items are learned, with 90 % intervals, all [I].
 
-    `estimate` is not bounded by the checkpoints, so it orders items. Ends of intervals beyond the
-    checkpoints are infinite, as no checkpoint says how far beyond they lie.
+    `estimate` may lie beyond the checkpoints, so that it orders all items. An end of an interval
+    beyond the checkpoints is infinite, as no checkpoint says how far beyond the end lies.
     """
 
     estimate: np.ndarray
