@@ -172,6 +172,16 @@ QUERIES = {
         " where study_id = ?"
     ),
     "levels": "from benchmark_levels where study_id = ? order by task",
+    # Rows of before the results changed are left out.
+    "difficulty": (
+        "select ratios.* from ratios_by_difficulty as ratios join internal.measured_curves as own on"
+        " (own.study_id, own.depth, own.variant, own.task, own.metric) is not distinct from"
+        " (ratios.study_id, ratios.depth, ratios.variant, ratios.task, 'accuracy') join"
+        " internal.measured_curves as base on (base.study_id, base.depth, base.variant, base.task,"
+        " base.metric) is not distinct from (ratios.study_id, ratios.depth, ratios.baseline,"
+        " ratios.task, 'accuracy') where ratios.study_id = ? and ratios.digest = own.digest ||"
+        " base.digest order by all"
+    ),
     "versions": (
         "select distinct task, task_version from internal.study_evaluations where study_id = ?"
     ),

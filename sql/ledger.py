@@ -1,8 +1,8 @@
 """Record which outputs of a store have all their rows in a results file: the table `ingested`.
 
 An output is a group of rows that are entered together: `evaluations/<key>`, `runs/<run_id>`, or one
-of 'study', 'claims', 'tuning', 'tuning_settings', 'computed_ratios', 'computed_times' and
-'computed_difficulties'. Its study_id, run_id, tokens and task find its rows in the tables. It also
+of 'study', 'claims', 'tuning', 'tuning_settings', 'computed_ratios', 'learning_times' and
+'ratios_by_difficulty'. Its study_id, run_id, tokens and task find its rows in the tables. It also
 has a digest in the store.
 """
 
@@ -31,8 +31,8 @@ TABLES = {
     ("study_id", "'tuning_settings'"): "tuning_settings",
     ("study_id", "'claims'"): "claims",
     ("study_id", "'computed_ratios'"): "computed_ratios",
-    ("study_id", "'computed_times'"): "computed_times",
-    ("study_id", "'computed_difficulties'"): "computed_difficulties",
+    ("study_id", "'learning_times'"): "learning_times",
+    ("study_id", "'ratios_by_difficulty'"): "ratios_by_difficulty",
     ("study_id, run_id", "''"): "runs",
     ("run_id", "''"): "run_details steps checkpoints",
     ("run_id, tokens", "'introspection'"): "depth_attention expert_usage",

@@ -48,8 +48,8 @@ from dreamer_study.sql.statistics.sequential import NOMINAL
 MEASURE = "accuracy"
 DIFFICULTIES = ("easy", "middle", "hard")  # in the order of learning times
 AT_FIRST, LEARNED, NEVER = "at first", "learned", "never"  # states of an item
-TIMES = "computed_times"
-RATIOS = "computed_difficulties"
+TIMES = "learning_times"
+RATIOS = "ratios_by_difficulty"
 
 Values = Mapping[Checkpoint, np.ndarray]  # means over items [1 + R], the first as observed
 
@@ -94,7 +94,7 @@ def compute_difficulty(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Compute the learning times of a study's items and its ratios by difficulty, and store both.
 
-    Returns the rows of the tables computed_times and computed_difficulties. Raises InputError if no
+    Returns the rows of the tables learning_times and ratios_by_difficulty. Raises InputError if no
     benchmark has answers to single items.
     """
     study = _read(connection, study_id)
@@ -195,7 +195,7 @@ def _groups(study: _Study, points: Mapping[Model, Points]) -> dict[str, np.ndarr
 def _time_rows(
     study: _Study, points: Mapping[Model, Points], groups: Mapping[str, np.ndarray]
 ) -> Iterator[dict[str, Any]]:
-    """Make the rows of computed_times: when each model learned each item."""
+    """Make the rows of learning_times: when each model learned each item."""
     for model, curve in points.items():
         depth, variant, task = model
         if task not in groups:
@@ -237,7 +237,7 @@ def _ratio_rows(
     replicates: int,
     seed: int,
 ) -> Iterator[dict[str, Any]]:
-    """Make the rows of computed_difficulties: each variant against the baseline in each group."""
+    """Make the rows of ratios_by_difficulty: each variant against the baseline in each group."""
     for number, difficulty in enumerate(DIFFICULTIES):
         values: dict[str, Values] = {}
         items: dict[str, int] = {}
