@@ -88,6 +88,10 @@ def _summary(ceiling: Ceiling) -> dict[str, Any]:
         "ceiling": ceiling.share,
         "first": [item for item, *_ in ceiling.failed[:_NAMED]],
         "needs_stripping": ceiling.needs_stripping,
+        "floors": {rule: round(score, 6) for rule, score in ceiling.floors.items()},
+        "frequent": ceiling.frequent,
+        "read": ceiling.read,
+        "written": ceiling.written,
     }
 
 

@@ -1,6 +1,7 @@
-"""Measure the ceiling of a benchmark: the share of its gold answers that its scorer calls right.
+"""Measure between which scores a model can lie on a benchmark: its ceiling and its floor.
 
-A scorer that does not know the form of its own gold answers makes every model worse than it is.
+The ceiling is the share of the gold answers that the scorer calls right. The floor is the best
+score of a trivial rule (`trivial_answers.py`). A scorer that does not know the form of its own gold answers makes every model worse than it is.
 The answers go through the very filters and metrics of the evaluation, in a process of their own
 (`gold_scores.py`) that is ended where an item takes too long.
 """
@@ -13,6 +14,7 @@ import queue
 import subprocess
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,21 +29,43 @@ ITEM_SECONDS = 20.0
 START_SECONDS = 300.0  # to import lm-eval, read the data, render the prompts of a task
 MOST_ENDED = 10  # processes of a task that an item may end; then its other items count as failed
 COLUMNS = ("item_id", "gold", "reason")
+FREQUENT = "most frequent answer"  # a trivial rule
 
 
 @dataclass
 class Ceiling:
-    """What was found of a benchmark's gold answers.
+    """What was found of a benchmark's gold answers, and of trivial ones.
 
     `items` counts those that were scored, `failed` has the others than right ones: item id, gold
     answer, reason. `behind` are the scores of some answers that begin with the task's delimiter,
-    as a model writes them.
+    as a model writes them. `trivial` sums the scores of each trivial rule, and `answers` counts
+    the right gold answers by their text. `read` and `written` are the bytes that a model reads of
+    all items and the tokens that it may write.
     """
 
     items: int = 0
     failed: list[tuple[str, str, str]] = field(default_factory=list)
     right: list[float] = field(default_factory=list)
     behind: list[float] = field(default_factory=list)
+    trivial: Counter[str] = field(default_factory=Counter)
+    answers: Counter[str] = field(default_factory=Counter)
+    read: int = 0
+    written: int = 0
+
+    @property
+    def frequent(self) -> str | None:
+        """The most frequent gold answer; None where answers are too long to be counted."""
+        # of equally frequent ones the first by name, whatever the order of the items
+        ranked = sorted(self.answers.items(), key=lambda each: (-each[1], each[0]))
+        return ranked[0][0] if ranked else None
+
+    @property
+    def floors(self) -> dict[str, float]:
+        """The score of each trivial rule, as a share of all items."""
+        scores = {rule: score / self.items for rule, score in self.trivial.items()}
+        if self.frequent is not None:
+            scores[FREQUENT] = self.answers[self.frequent] / self.items
+        return scores
 
     @property
     def share(self) -> float | None:
@@ -67,6 +91,12 @@ class Ceiling:
         if score is None:
             return
         self.items += 1
+        self.read += line.get("read", 0)
+        self.written += line.get("written", 0)
+        for rule, trivial_score in line.get("trivial", {}).items():
+            self.trivial[rule] += trivial_score or 0.0
+        if score >= 1 and line.get("answer") is not None:
+            self.answers[line["answer"]] += 1
         if line["behind"] is not None:
             self.behind.append(line["behind"])
             self.right.append(score)

@@ -22,7 +22,7 @@ def difficulty(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     ranked = rows.assign(is_task=rows["task"] != AVERAGE)  # averages first
     ranked = ranked.sort_values(["depth", "is_task", "task"], kind="stable")
     models = ["depth", "task", "variant"]
-    by_model = {model: part for model, part in ranked.groupby(models, sort=False)}
+    by_model = dict(list(ranked.groupby(models, sort=False)))
     for row in ordered(ranked.drop_duplicates(models), styles).to_dict("records"):
         of_model = by_model[row["depth"], row["task"], row["variant"]]
         by_difficulty = {each["difficulty"]: each for each in of_model.to_dict("records")}
