@@ -26,7 +26,7 @@ TABLES = {
     (
         "study_id",
         "'study'",
-    ): "studies curation sources models benchmark_levels study_inputs origins",
+    ): "studies curation sources models benchmark_levels benchmark_cards study_inputs origins",
     ("study_id", "'tuning'"): "tuning",
     ("study_id", "'tuning_settings'"): "tuning_settings",
     ("study_id", "'claims'"): "claims",
