@@ -186,7 +186,23 @@ QUERIES = {
         " where study_id = ?"
     ),
     "by_steps": "select * rename (value as steps) from accuracy_by_fact(?) where fact = 'steps'",
-    "levels": "from benchmark_levels where study_id = ? order by task",
+    # The seconds of one evaluation: a forward pass takes a third of a training step.
+    "levels": (
+        "select levels.*, cards.* exclude (study_id, task), tokens / (3 * (select"
+        " median(tokens_per_second) from runs where runs.study_id = levels.study_id)) as seconds"
+        " from benchmark_levels as levels left join benchmark_cards as cards using (study_id, task)"
+        " where levels.study_id = ? order by task"
+    ),
+    # Rows of before the results changed are left out.
+    "difficulty": (
+        "with curves as (from internal.measured_curves where study_id = ? and metric = 'accuracy')"
+        " select ratios.* from ratios_by_difficulty as ratios join curves as own on (own.study_id,"
+        " own.depth, own.variant, own.task) is not distinct from (ratios.study_id, ratios.depth,"
+        " ratios.variant, ratios.task) join curves as base on (base.study_id, base.depth,"
+        " base.variant, base.task) is not distinct from (ratios.study_id, ratios.depth,"
+        " ratios.baseline, ratios.task) where ratios.digest = own.digest || base.digest order by"
+        " all"
+    ),
     "versions": (
         "select distinct task, task_version from internal.study_evaluations where study_id = ?"
     ),

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dreamer_study.flows.estimates.benchmark_sizes import BYTES_PER_TOKEN
 from dreamer_study.flows.jobs.devices import cores
 from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.running.benchmark_cards import BYTES_PER_TOKEN
 from dreamer_study.flows.running.curation import PROCESS_MEMORY
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.model.training.recipe import branch_tokens

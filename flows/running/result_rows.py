@@ -19,6 +19,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dreamer_study.flows.plan.study_plan import Evaluation, Plan, Run
+from dreamer_study.flows.running.benchmark_cards import (
+    benchmark_cards,
+    best_trivial,
+    found_before,
+    scored_tasks,
+)
 from dreamer_study.flows.running.curation import curation_counts
 from dreamer_study.flows.running.curation_warnings import unmarked
 from dreamer_study.flows.running.elsewhere_rows import (
@@ -35,7 +41,6 @@ from dreamer_study.model.training.config import HOW_FAR, HOW_IT_RUNS
 from dreamer_study.model.training.provenance import package_version
 from dreamer_study.model.training.search import by_rate
 from dreamer_study.model.training.step_log import devices_of, read_record
-from dreamer_study.pipeline.benchmarks.benchmark import PERPLEXITIES
 from dreamer_study.pipeline.decontaminate.settings import LEAKS
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import canonical, digest
@@ -125,6 +130,7 @@ def enter_study(plan: Plan) -> None:
         "benchmarks": _overridden_benchmarks(plan),
         "benchmark_levels": benchmark_levels(plan),
         "item_facts": _item_facts(plan, items),
+        "benchmark_cards": benchmark_cards(plan),
         "study_inputs": [
             {"study_id": study_id, "what": what, "value": value}
             for what, value in plan.inputs.items()
@@ -457,19 +463,22 @@ def _found_items(plan: Plan) -> list[dict[str, Any]]:
 def _overridden_benchmarks(plan: Plan) -> list[dict[str, Any]]:
     """Make the rows of `benchmarks` for tasks of which the study says what the table does not.
 
-    That is another metric as the accuracy, or the accuracy of the best trivial rule.
+    That is another metric as the accuracy, or the accuracy of the best trivial rule, said by the
+    task or measured.
     """
     with closing(connect(_database(plan), wait=PATIENCE)) as connection:
         in_table = connection.execute("SELECT task, metric, filter FROM benchmarks").fetchall()
     accuracies = {task: (metric, filter) for task, metric, filter in in_table}
-    tasks = {task["benchmark"]: task for task in plan.tasks if task["metric"] not in PERPLEXITIES}
-    parts = ("metric", "filter", "chance", "family", "trivial")
+    found = found_before(plan)
+    parts = ("metric", "filter", "chance", "family")
     rows = []
-    for name, task in tasks.items():
+    for name, task in scored_tasks(plan).items():
         is_as_in_table = accuracies.get(name) == (task["metric"], task["filter"])
-        if "trivial" in task or not is_as_in_table:
+        trivial, _ = best_trivial(task, found.get(name, {}))
+        if trivial is not None or not is_as_in_table:
             said = {part: task[part] for part in parts if part in task}
-            rows.append({"task": name, **said, "reason": f"said by {plan.study.name}"})
+            reason = f"said by {plan.study.name}"
+            rows.append({"task": name, **said, "trivial": trivial, "reason": reason})
     return rows
 
 
@@ -478,13 +487,9 @@ def benchmark_levels(plan: Plan) -> list[dict[str, Any]]:
 
     A store from before gold answers were scored has no ceilings.
     """
-    found: dict[str, Mapping[str, Any]] = {}
-    for output in plan.data.ceilings.values():
-        if output.done:
-            found |= output.results["benchmarks"]
-    tasks = {task["benchmark"]: task for task in plan.tasks if task["metric"] not in PERPLEXITIES}
+    found = found_before(plan)
     rows = []
-    for name, task in tasks.items():
+    for name, task in scored_tasks(plan).items():
         ceiling = found.get(name, {})
         rows.append(
             {
@@ -496,7 +501,7 @@ def benchmark_levels(plan: Plan) -> list[dict[str, Any]]:
                 "failed": ceiling.get("failed"),
                 "ceiling": ceiling.get("ceiling"),
                 "chance": task.get("chance"),
-                "trivial": task.get("trivial"),
+                "trivial": best_trivial(task, ceiling)[0],
                 "first_failed": ", ".join(ceiling.get("first", ())) or None,
             }
         )

@@ -170,7 +170,7 @@ def print_estimate(estimate: Estimate) -> None:
     }
     if estimate.benchmarks:
         console.print()
-        print_table(pd.DataFrame([_level_row(level) for level in estimate.benchmarks]))
+        print_table(pd.DataFrame([_card_row(card) for card in estimate.benchmarks]))
     console.print()
     print_fields((name, text) for name, text in lines.items() if text)
     print_fields(("WARNING", warning) for warning in estimate.warnings)
@@ -229,15 +229,18 @@ def _left(left: WorkLeft | None) -> str | None:
     return f"{trainings}, {evaluations} of checkpoints that are there"
 
 
-def _level_row(level: Mapping[str, Any]) -> dict[str, object]:
-    """Return what the store knows of a benchmark: ceiling, chance, the best trivial rule."""
+def _card_row(card: Mapping[str, Any]) -> dict[str, object]:
+    """Return what the store knows of a benchmark, in a line of 80 columns."""
+    seconds = card["seconds"]
     return {
-        "benchmark": level["task"],
-        "ceiling": _share(level["ceiling"]),
-        "gold answers called wrong": "-" if level["failed"] is None else level["failed"],
-        "chance": _share(level["chance"]),
-        "trivial rule": _share(level["trivial"]),
-        "first": level["first_failed"] or "",
+        "benchmark": card["task"],
+        "items": "-" if card["items"] is None else card["items"],
+        "wrong gold": "-" if card["failed"] is None else card["failed"],
+        "ceiling": _share(card["ceiling"]),
+        "floor": _share(card["floor"]),
+        "by": card["floor_rule"] or "-",
+        "detects": "-" if card["detectable"] is None else f"{card['detectable']:.2f}x",
+        "time": "-" if seconds is None else duration(seconds),
     }
 
 
