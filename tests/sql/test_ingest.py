@@ -269,6 +269,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "benchmark_cards",
             "study_inputs",
             "origins",
+            "found_items",
         )
     },
     "runs": (RUN, {"study_id": "s", "run_id": "r"}),
