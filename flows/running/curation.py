@@ -46,6 +46,7 @@ from dreamer_study.pipeline.sources.read import read_source
 from dreamer_study.pipeline.sources.repositories.folders import Absent, found_or_fetched
 from dreamer_study.pipeline.storage.documents import KEPT
 from dreamer_study.pipeline.storage.files import write_text_atomically
+from dreamer_study.pipeline.storage.memory import share_of_memory
 from dreamer_study.pipeline.storage.parallel import (
     Progress,
     Workers,
@@ -199,12 +200,17 @@ def _write_items(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]
         # which also finds what is missing, and writes texts
         specifications = plan.specifications(benchmark)
         if not benchmark.late:
-            items = benchmark_items(benchmark, plan.folder_of(benchmark))
+            items = _items(plan, benchmark)
             check_asked(benchmark, specifications, items)
             tables.append(items)
     table = pa.concat_tables(tables, promote_options="default").combine_chunks()
     pq.write_table(table, folder / "items.parquet", compression="zstd")
     return {"items": len(table)}
+
+
+def _items(plan: Plan, benchmark: Benchmark) -> pa.Table:
+    with share_of_memory(memory_bytes(plan.study.data.memory)):
+        return benchmark_items(benchmark, plan.folder_of(benchmark))
 
 
 def _curate_sources(plan: Plan, steps: Steps) -> None:
@@ -222,18 +228,23 @@ def _curate_sources(plan: Plan, steps: Steps) -> None:
     ]
     for planned in sources:
         if planned not in unfinished:
-            _curate(plan, steps, planned, serial)  # which only checks
+            _curate(plan, steps, planned, serial, 1)  # which only checks
     if unfinished:
         characters = sum(_characters_read(study, planned) for planned in unfinished)
-        with workers(processes_for(study, characters), study.compute.cluster) as run:
+        processes = processes_for(study, characters)
+        with workers(processes, study.compute.cluster) as run:
             sources_at_once = 1 if run is serial else len(unfinished)
-            at_once(lambda planned: _curate(plan, steps, planned, run), unfinished, sources_at_once)
+            at_once(
+                lambda planned: _curate(plan, steps, planned, run, processes),
+                unfinished,
+                sources_at_once,
+            )
     for planned in sources:
         check_kept(planned.source, planned.chain)
         say([*warnings(planned.chain), *trace_warnings(planned.traces)])
 
 
-def _curate(plan: Plan, steps: Steps, planned: SourcePlan, run: Workers) -> None:
+def _curate(plan: Plan, steps: Steps, planned: SourcePlan, run: Workers, processes: int) -> None:
     """Curate one source: make the outputs of the stages that look at one document at a time.
 
     What they keep is then signed for deduplication.
@@ -254,6 +265,7 @@ def _curate(plan: Plan, steps: Steps, planned: SourcePlan, run: Workers) -> None
             commit=planned.commit,
             run=run,
             progress=progress,
+            memory=memory_bytes(data.memory) // processes,
         )
 
     strip = partial(strip_traces, planned.documents.path, **planned.traces.configuration, run=run)
@@ -294,7 +306,7 @@ def _look_for_items(
     """
     rules = plan.study.data.decontaminate
     scratch = folder / "scratch"
-    items = benchmark_items(benchmark, plan.folder_of(benchmark))
+    items = _items(plan, benchmark)
     check_asked(benchmark, plan.specifications(benchmark), items)
     decontaminate(plan.data.curated.path, scratch, items, rules, progress=progress)
     matches = pq.read_table(scratch / "matches.parquet").to_pylist()

@@ -24,6 +24,7 @@ from dreamer_study.pipeline.sources.rows import RowConverter
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.storage.documents import DocumentWriter, sum_counts
 from dreamer_study.pipeline.storage.files import sync
+from dreamer_study.pipeline.storage.memory import USUAL_SHARE, share_of_memory
 from dreamer_study.pipeline.storage.parallel import Progress, Workers, quiet, serial
 from dreamer_study.pipeline.storage.resumable import results_once, resumable_parts
 from dreamer_study.pipeline.wording import counted
@@ -40,6 +41,7 @@ def read_source(
     commit: str | None = None,
     run: Workers = serial,
     progress: Progress = quiet,
+    memory: int = USUAL_SHARE,
 ) -> dict[str, Any]:
     """Run the stage: rows of a source's files become `documents/` and `dropped/` under `output`.
 
@@ -50,9 +52,10 @@ def read_source(
 
     Files that have been read survive an interruption. `limit` (or the source's) reads that many
     rows: of Parquet files evenly from all row groups, because some sets are sorted by topic; of
-    other files the first. `run` may read several files at once: their rows are counted first.
-    `commit` is what the files are known to be of their repository. Raises InputError for a file
-    that is cut off, missing columns, and a source without rows.
+    other files the first. `run` may read several files at once: their rows are counted first. A
+    process that reads takes about `memory` bytes at most. `commit` is what the files are known to
+    be of their repository. Raises InputError for a file that is cut off, missing columns, and a
+    source without rows.
     """
     limit = limit if limit is not None else source.limit
     run = run if len(files) > 1 else serial
@@ -67,10 +70,10 @@ def read_source(
         progress(done, f"{source.name}: {counted(rows, 'row')}")
 
     with resumable_parts(output, made_from, files) as folder:
-        plans = _planned(source, files, limit, run)
+        plans = _planned(source, files, limit, run, memory)
         tasks = []
         for number, (path, (first_row, quota)) in enumerate(zip(files, plans, strict=False)):
-            task: tuple[Any, ...] = (source, path, output, folder, number, first_row, quota)
+            task: tuple[Any, ...] = (source, path, output, folder, number, first_row, quota, memory)
             if run is serial:  # what a reader reports does not leave another process
                 task += (partial(report, number),)
             tasks.append(task)
@@ -130,7 +133,7 @@ def opened(source: Source, path: Path, rows: int | None = None) -> Reader:
 
 
 def _planned(
-    source: Source, files: Sequence[Path], limit: int | None, run: Workers
+    source: Source, files: Sequence[Path], limit: int | None, run: Workers, memory: int
 ) -> list[tuple[int, int | None]]:
     """Find the number of each file's first row, and how many of its rows are read.
 
@@ -139,7 +142,7 @@ def _planned(
     """
     spread = limit is not None and all(path.suffix == ".parquet" for path in files)
     counted = files if spread else files[:-1]
-    counts = run(_count_rows, [(source, path, limit) for path in counted])
+    counts = run(_count_rows, [(source, path, limit, memory) for path in counted])
     begins = [0, *accumulate(counts)]
     if limit is None:
         return [(begin, None) for begin in begins]
@@ -151,8 +154,9 @@ def _planned(
     return list(zip(begins, quotas, strict=False))
 
 
-def _count_rows(source: Source, path: Path, limit: int | None) -> int:
-    return opened(source, path).count(limit)
+def _count_rows(source: Source, path: Path, limit: int | None, memory: int) -> int:
+    with share_of_memory(memory):
+        return opened(source, path).count(limit)
 
 
 def _read_file(
@@ -163,6 +167,7 @@ def _read_file(
     number: int,
     first_row: int,
     quota: int | None,
+    memory: int,
     report: Callable[[float, int], None] = lambda done, rows: None,
 ) -> dict[str, Any]:
     """Write the documents of one file, unless a killed attempt has.
@@ -178,10 +183,14 @@ def _read_file(
     def read() -> dict[str, Any]:
         for shard in shards():
             shard.unlink()  # of a killed attempt
-        reader = opened(source, path, quota)
+        with share_of_memory(memory):
+            reader = opened(source, path, quota)
         rows = 0
         objects = 0
-        with DocumentWriter(output, prefix=f"{number:05d}-") as writer:
+        with (
+            share_of_memory(memory),
+            DocumentWriter(output, prefix=f"{number:05d}-") as writer,
+        ):
             if len(reader.schema) and quota != 0:
                 converter = RowConverter(source, reader)
                 for block in reader.blocks(converter.columns, quota, converter.expressions):

@@ -5,9 +5,27 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import RLock
 
+USUAL_SHARE = 2 * 2**30  # bytes, where no study says how many
+_share: ContextVar[int] = ContextVar("share_of_memory", default=USUAL_SHARE)
 _limiting = RLock()  # the limit is of the process
+
+
+@contextmanager
+def share_of_memory(most: int) -> Iterator[None]:
+    """Let the readers of files in this block take about `most` bytes, what `data.memory` leaves."""
+    before = _share.set(most)
+    try:
+        yield
+    finally:
+        _share.reset(before)
+
+
+def bytes_to_take() -> int:
+    """Return the bytes that the readers of files may take here."""
+    return _share.get()
 
 
 @contextmanager

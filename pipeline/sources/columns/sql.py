@@ -51,6 +51,7 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.columns.answers import TEMPLATE, last_boxed
 from dreamer_study.pipeline.sources.columns.conversations import answered, asked, read_list, said
 from dreamer_study.pipeline.sources.files.turns import THOUGHTS, turn_fields
+from dreamer_study.pipeline.storage.memory import bytes_to_take
 
 _NAME = r'(?:"[^"]+"|[A-Za-z_]\w*)'
 _COALESCE = re.compile(rf"\bcoalesce\(\s*({_NAME}(?:\s*,\s*{_NAME})+)\s*\)", re.IGNORECASE)
@@ -59,7 +60,9 @@ _UNNEST = re.compile(r"\bunnest\s*\(", re.IGNORECASE)
 _BY_PLACE = re.compile(
     rf"({_NAME})\s*\[\s*-?\d+\s*\]|\b(?:list|array)_extract\(\s*({_NAME})\s*,", re.IGNORECASE
 )
-MOST_MEMORY = "2GB"  # of one block of rows, which has about 8 MB
+# Bytes of one block of rows, which has about 8 MB, or one row of 64 MB.
+MOST_MEMORY = 2 * 10**9
+LEAST_MEMORY = 4 * 10**8
 # the text of a part of a message; a picture or another thing leaves a mark
 _PART = """lambda p: case
     when p."type" in ({thoughts}) then null
@@ -235,10 +238,14 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-@cache
 def _database() -> duckdb.DuckDBPyConnection:
+    return _database_within(max(min(bytes_to_take() // 2, MOST_MEMORY), LEAST_MEMORY))
+
+
+@cache
+def _database_within(memory: int) -> duckdb.DuckDBPyConnection:
     closed = {"enable_external_access": "false", "python_enable_replacements": "false"}
-    bounds = {"threads": "1", "memory_limit": MOST_MEMORY}
+    bounds = {"threads": "1", "memory_limit": f"{memory}B"}
     database = duckdb.connect(":memory:", config={**closed, **bounds})
     for name, (function, kind, result) in _FUNCTIONS.items():
         by_column = partial(_by_column, function, kind)
@@ -257,7 +264,7 @@ def _close(database: duckdb.DuckDBPyConnection) -> None:
     for name in _FUNCTIONS:
         database.remove_function(name)
     database.close()
-    _database.cache_clear()
+    _database_within.cache_clear()
 
 
 def _by_column(
@@ -281,6 +288,8 @@ def _with_reason(work: Callable[[], Any], where: str = "") -> Any:
 
 def _reason(error: Exception) -> str:
     """Return the first line of DuckDB's message, and its hint, without the kind of the error."""
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return "its SQL takes too much memory for one block of rows; raise data.memory"
     first, *rest = str(error).strip().splitlines()
     reason = first.partition("Error: ")[2] or first
     for line in rest:

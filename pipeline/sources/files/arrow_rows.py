@@ -11,13 +11,13 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.files.blocks import Block
 from dreamer_study.pipeline.sources.files.parquet_rows import MOST_ROWS
 from dreamer_study.pipeline.sources.files.unpacking import (
-    MOST_AT_ONCE,
     Unpacked,
+    bounded_unpacking,
+    most_at_once,
     parts,
     plain_schema,
     unreadable,
 )
-from dreamer_study.pipeline.storage.memory import bounded_memory
 
 _FILE = b"ARROW1"
 _END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
@@ -79,7 +79,7 @@ class ArrowRows:
                 batches = iter(reader)
             while True:
                 # a batch may be compressed
-                with bounded_memory(MOST_AT_ONCE + self.path.stat().st_size):
+                with bounded_unpacking(self._longest, self.path.stat().st_size):
                     batch = next(batches, None)
                 if batch is None:
                     return
@@ -87,7 +87,8 @@ class ArrowRows:
         except MemoryError:
             raise InputError(
                 f"{self.path}: one batch of its rows takes more than"
-                f" {MOST_AT_ONCE / 2**20:,.0f} MB; write the file with fewer rows in a batch"
+                f" {most_at_once(self._longest) / 2**20:,.0f} MB; raise data.memory, or write the"
+                " file with fewer rows in a batch"
             ) from None
         except (pa.ArrowInvalid, OSError) as error:
             raise unreadable(self.path, error) from error

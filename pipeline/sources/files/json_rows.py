@@ -29,11 +29,13 @@ from dreamer_study.pipeline.sources.files.json_values import (
 )
 from dreamer_study.pipeline.sources.files.text_files import TextFile, kind_of_file
 from dreamer_study.pipeline.sources.files.turns import is_turn_or_part
+from dreamer_study.pipeline.storage.memory import bytes_to_take
 
 _CHUNK = 2**16  # characters that are read at once
 _LARGEST_CHUNK = 2**24
 _NEAR_END = 16  # characters: an error so near to the end may be the end's fault
 MOST_VALUES = 4_000_000  # of a record, by the commas and brackets in it
+_BYTES_OF_VALUE = 512  # of all memory, for a value that takes a fifth of this in Python
 MOST_FIELDS = 100_000  # of all records, at all depths
 _BLANK = " \t\r\n,\ufeff"
 
@@ -194,7 +196,7 @@ class JsonRows:
             self._cut = not line.endswith(b"\n")
             record = line.rstrip(b"\r\n").lstrip()
             if record:
-                if len(record) > MOST_VALUES:
+                if len(record) > _most_values():
                     self._check_values(record)
                 yield record
 
@@ -316,14 +318,19 @@ class JsonRows:
 
     def _check_values(self, record: bytes) -> None:
         """Raise InputError for a record whose values would take gigabytes in Python."""
-        if len(record) > MOST_VALUES and sum(map(record.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        most = _most_values()
+        if len(record) > most and sum(map(record.count, (b",", b"[", b"{"))) > most:
             raise InputError(
-                f"{self.path}: a record of {len(record):,} bytes holds more than {MOST_VALUES:,}"
-                " values, or signs of them; divide it into several"
+                f"{self.path}: a record of {len(record):,} bytes holds more than {most:,}"
+                " values, or signs of them; divide it into several, or raise data.memory"
             )
 
     def _cut_off(self, place: str) -> InputError:
         return InputError(f"{self.path}: cut off in {place}; fetch it again")
+
+
+def _most_values() -> int:
+    return min(MOST_VALUES, bytes_to_take() // _BYTES_OF_VALUE)
 
 
 def _may_be_cut(error: json.JSONDecodeError, text: str) -> bool:

@@ -10,14 +10,13 @@ import pyarrow.parquet as pq
 
 from dreamer_study.pipeline.sources.files.blocks import BLOCK_BYTES, Block
 from dreamer_study.pipeline.sources.files.unpacking import (
-    MOST_AT_ONCE,
     Unpacked,
+    bounded_unpacking,
     parts,
     plain_schema,
-    too_long,
+    takes_too_much,
     unreadable,
 )
-from dreamer_study.pipeline.storage.memory import bounded_memory
 
 MOST_ROWS = 16_384  # of a block
 _FEWER = 16  # times fewer rows at once, where a batch takes too much memory
@@ -33,8 +32,9 @@ class ParquetRows:
         self.path = path
         self._longest = longest
         try:
-            with bounded_memory(MOST_AT_ONCE + path.stat().st_size):
-                self.file = pq.ParquetFile(path)
+            with bounded_unpacking(longest, path.stat().st_size):
+                # no other threads: Arrow waits for ever for one that gets no memory
+                self.file = pq.ParquetFile(path, pre_buffer=False)
                 self.schema = plain_schema(self.file.schema_arrow)
         except (pa.ArrowInvalid, OSError, MemoryError) as error:
             raise unreadable(path, error) from error
@@ -82,8 +82,9 @@ class ParquetRows:
                 return
             except MemoryError:
                 if at_once == 1:
-                    raise too_long(self.path, f"row {first_row + done}", self._longest) from None
-                pa.default_memory_pool().release_unused()
+                    row = f"row {first_row + done}"
+                    raise takes_too_much(self.path, row, self._longest) from None
+                pa.system_memory_pool().release_unused()
                 at_once = max(at_once // _FEWER, 1)
             except (pa.ArrowInvalid, OSError) as error:
                 raise unreadable(self.path, error, first_row + done) from error
@@ -93,14 +94,16 @@ class ParquetRows:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows `done` to `quota` of a row group, at most `at_once` at a time.
 
-        Raises MemoryError where these take more than `MOST_AT_ONCE`.
+        Raises MemoryError where these take more than `most_at_once`.
         """
         # the compressed bytes of a column are read in one piece
-        most = MOST_AT_ONCE + self.path.stat().st_size
-        batches = self.file.iter_batches(at_once, row_groups=[group], columns=columns)
+        size = self.path.stat().st_size
+        batches = self.file.iter_batches(
+            at_once, row_groups=[group], columns=columns, use_threads=False
+        )
         begin = 0
         while begin < quota:
-            with bounded_memory(most):
+            with bounded_unpacking(self._longest, size):
                 batch = next(batches, None)
             if batch is None:
                 return

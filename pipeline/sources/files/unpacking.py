@@ -7,6 +7,7 @@ list of a billion equal elements, zeros that were compressed.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ import pyarrow.compute as pc
 
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.files.blocks import BLOCK_BYTES
-from dreamer_study.pipeline.storage.memory import bounded_memory
+from dreamer_study.pipeline.storage.memory import bounded_memory, bytes_to_take
 
-# Bytes that unpacking may take at a time, beyond those of the file; Arrow reserves 1 GB at first.
-MOST_AT_ONCE = 3 * 2**29
+MOST_AT_ONCE = 3 * 2**29  # bytes that unpacking may take at a time, beyond those of the file
+_PARTS_OF_MEMORY = 4  # a batch, its values written out, what SQL makes of them, and documents
+_COPIES = 6  # of the longest row: as a page, decoded, in buffers that grow
 MOST_OF_PART = 4 * BLOCK_BYTES
 # Text shrinks to a tenth of its bytes, and that of a log to a hundredth.
 MOST_TIMES = 200
@@ -45,6 +47,33 @@ class Unpacked:
             )
 
 
+def most_at_once(longest: int) -> int:
+    """Return the bytes that unpacking may take here, of which a row of `longest` bytes has room."""
+    return max(min(bytes_to_take() // _PARTS_OF_MEMORY, MOST_AT_ONCE), _COPIES * longest)
+
+
+@contextmanager
+def bounded_unpacking(longest: int, size: int = 0) -> Iterator[None]:
+    """Raise MemoryError in the block where Arrow takes more than it may, beyond `size` bytes."""
+    with bounded_memory(most_at_once(longest) + size):
+        pool = pa.default_memory_pool()
+        # Arrow's own pool reserves a gigabyte in advance, which no limit sees
+        pa.set_memory_pool(pa.system_memory_pool())
+        try:
+            yield
+        finally:
+            pa.set_memory_pool(pool)
+
+
+def takes_too_much(path: Path, what: str, longest: int) -> InputError:
+    """Return the error for a row, or rows, that cannot be read within the memory."""
+    most = most_at_once(longest) / 2**20
+    return InputError(
+        f"{path}: {what} is longer than {longest:,} bytes, or takes more than {most:,.0f} MB to"
+        " read; raise data.memory, and the source's `longest`, if it is right"
+    )
+
+
 def too_long(path: Path, what: str, longest: int) -> InputError:
     """Return the error for a row above the limit."""
     limit = f"{longest:,} bytes"
@@ -67,7 +96,7 @@ def parts(path: Path, batch: pa.RecordBatch, row: int, longest: int) -> Iterator
 
     Raises InputError for a row of more than `longest` bytes.
     """
-    table = _plain_table(path, batch)
+    table = _plain_table(path, batch, longest)
     if table is not None and table.nbytes <= MOST_OF_PART:
         _check_rows(path, table, row, longest)
         yield table
@@ -75,7 +104,9 @@ def parts(path: Path, batch: pa.RecordBatch, row: int, longest: int) -> Iterator
         half = len(batch) // 2
         yield from parts(path, batch.slice(0, half), row, longest)
         yield from parts(path, batch.slice(half), row + half, longest)
-    elif table is None or table.nbytes > longest:
+    elif table is None:
+        raise takes_too_much(path, f"row {row}", longest)
+    elif table.nbytes > longest:
         raise too_long(path, f"row {row}", longest)
     else:
         yield table
@@ -92,13 +123,13 @@ def _check_rows(path: Path, table: pa.Table, row: int, longest: int) -> None:
     _check_rows(path, table.slice(half), row + half, longest)
 
 
-def _plain_table(path: Path, batch: pa.RecordBatch) -> pa.Table | None:
+def _plain_table(path: Path, batch: pa.RecordBatch, longest: int) -> pa.Table | None:
     """Write out the values of a batch; None where they take too much memory."""
     try:
-        with bounded_memory(MOST_AT_ONCE):
+        with bounded_unpacking(longest):
             columns = {name: valid(plain(batch[name])) for name in batch.schema.names}
     except MemoryError:
-        pa.default_memory_pool().release_unused()
+        pa.system_memory_pool().release_unused()
         return None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise unreadable(path, error) from error

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import resource
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,11 +18,11 @@ import pytest
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.files import arrow_rows, json_rows, table_rows, unpacking
 from dreamer_study.pipeline.sources.files.readers import open_rows
-from dreamer_study.pipeline.storage.memory import bounded_memory
+from dreamer_study.pipeline.storage.memory import bounded_memory, share_of_memory
 
 TEXT = "x y " * 125_000
 ROWS = 8192  # 4 GB of that text
-MOST_MEMORY = 2 * 2**30  # bytes of Arrow's; without bounds they are those of all rows
+MOST_MEMORY = 3 * 2**29  # bytes of Arrow's; without bounds they are those of all rows
 
 
 def _one_text(rows: int = ROWS, text: str = TEXT) -> pa.Array:
@@ -78,7 +80,7 @@ def test_rows_of_one_long_text_are_read_in_bounded_memory(
     assert path.stat().st_size < 20_000
     with pytest.raises(InputError, match=r"a.parquet: its [\d,]+ bytes unpack to more than"):
         _read(path)
-    assert pa.default_memory_pool().max_memory() < MOST_MEMORY
+    assert pa.system_memory_pool().max_memory() < MOST_MEMORY
 
 
 @pytest.mark.parametrize("column", [_one_text, _views, _runs])
@@ -90,20 +92,56 @@ def test_values_that_rows_share_are_written_out_in_bounded_memory(
     path = _write_arrow(tmp_path / "a.arrow", column())
     with pytest.raises(InputError, match="unpack to more than"):
         _read(path)
-    assert pa.default_memory_pool().max_memory() < MOST_MEMORY
+    assert pa.system_memory_pool().max_memory() < MOST_MEMORY
+
+
+READING = """
+import resource, sys
+from pathlib import Path
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.files.readers import open_rows
+from dreamer_study.pipeline.storage.memory import share_of_memory
+begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+reader = open_rows(Path(sys.argv[1]), longest=2**20)
+with share_of_memory(int(sys.argv[2])):
+    for block in reader.blocks(reader.schema, 1500):
+        pass
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begun)
+"""
+
+
+def test_the_memory_of_reading_is_that_of_the_study(tmp_path: Path) -> None:
+    path = _write_parquet(tmp_path / "a.parquet", _one_text())
+    command = [sys.executable, "-c", READING, str(path), str(4 * 10**8)]
+    taken = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert taken * 1024 < 4 * 10**8
+
+
+def test_rows_for_which_there_is_too_little_memory_name_the_setting(tmp_path: Path) -> None:
+    path = _write_parquet(tmp_path / "a.parquet", pa.array(["ab" * 2 * 10**7]))
+    said = r"row 0 is longer .*, or takes more than 24 MB .* raise data.memory"
+    with share_of_memory(10**8), pytest.raises(InputError, match=said):
+        _read(path, 2**20)
+    lines = tmp_path / "a.jsonl"
+    lines.write_text('{"text": [' + "1," * 200_000 + "1]}\n")
+    assert _read(lines) == 1
+    with share_of_memory(10**8), pytest.raises(InputError, match=r"195,312 values.*data\.memory"):
+        _read(lines)
 
 
 def test_a_compressed_batch_that_takes_too_much_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
-    def none_left(most: int) -> Iterator[None]:
+    def none_left(longest: int, size: int) -> Iterator[None]:
         raise MemoryError
         yield
 
     path = _write_arrow(tmp_path / "a.arrow", pa.array([TEXT] * 10), compression="zstd")
-    monkeypatch.setattr(arrow_rows, "bounded_memory", none_left)
-    with pytest.raises(InputError, match=r"one batch of its rows takes more than 1,536 MB"):
+    monkeypatch.setattr(arrow_rows, "bounded_unpacking", none_left)
+    with pytest.raises(
+        InputError, match=r"one batch of its rows takes more than 512 MB; raise data.memory"
+    ):
         _read(path)
 
 
