@@ -20,7 +20,7 @@ from dreamer_study.reports.text.ratios import LEAST, MOST
 FIRST = "mixture"  # the world that is shown where none is named
 DRAWN = (".svg", ".pdf", ".png")
 NOT_REACHED = "†"
-YOURS = "*"
+OWN = "*"
 MATCHED = 0.02  # of the baseline's FLOPs
 
 
@@ -87,7 +87,7 @@ def _cells(shown: Atlas, row: Mapping[str, Any]) -> dict[str, object]:
     """Format a row of the table for a terminal."""
     name = row["variant"]
     if name in shown.own:
-        name += f" {YOURS}"
+        name += f" {OWN}"
     abilities = {ability.name: ratio_cell(ability, row) for ability in shown.abilities}
     return {
         "architecture": name,
@@ -129,7 +129,7 @@ def _remarks(shown: Atlas) -> list[str]:
         f" {shown.baseline} did. Seeds: {_span(seeds)}. Measured {_span(made)}.",
     ]
     if shown.own:
-        lines.append(f"{YOURS}: trained by your study; tokens/s of other machines do not compare.")
+        lines.append(f"{OWN}: trained by your study; tokens/s of other machines do not compare.")
     at_edge = architectures[~architectures["rate_inside"].astype(bool)]
     if len(at_edge):
         names = ", ".join(at_edge["variant"])
