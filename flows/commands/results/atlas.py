@@ -113,7 +113,9 @@ def ratio_cell(ability: Ability, row: Mapping[str, Any]) -> str:
         text = f"{LEAST if values['bound'] == AT_LEAST else MOST} {text}"
     elif ends := interval(values):
         text += f" ({ends})"
-    return text if row[f"{ability.name}_reached"] else f"{text} {NOT_REACHED}"
+    reached = row[f"{ability.name}_reached"]
+    is_short = pd.notna(reached) and not reached
+    return f"{text} {NOT_REACHED}" if is_short else text
 
 
 def _remarks(shown: Atlas) -> list[str]:
