@@ -223,6 +223,8 @@ class _Evaluator:
             )
             for weights in there
         ]
+        if self._job.weights == "branches":
+            (models[0].weights,) = asked  # the only ones of such a folder, after a decay
         if isinstance(models[0].model.config, ModuleConfig):
             for weights in there:
                 self._check(checkpoint.path, weights)

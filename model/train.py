@@ -21,11 +21,13 @@ ranks gets such a signal, all stop, the others with 143.
 from __future__ import annotations
 
 import argparse
+import gc
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -39,6 +41,7 @@ from dreamer_study.model.processes import (
     open_standard_streams,
     stopping_signals,
 )
+from dreamer_study.model.training.branches import branch_of, is_branched, remove_unfinished
 from dreamer_study.model.training.config import read_run
 from dreamer_study.model.training.provenance import record_code_change, source_digests
 from dreamer_study.model.training.ranks import (
@@ -54,6 +57,7 @@ from dreamer_study.pipeline.errors import InputError, is_full_disk
 from dreamer_study.pipeline.storage.locks import holder, open_lock, sign, try_lock
 
 LOOK_SECONDS = 1.0  # between two looks whether another process still trains a run
+BRANCHING = "branching"  # why a part of a training has ended: the branch of a checkpoint is next
 WARM_UP = 2  # steps before the traced ones: the first steps allocate and compile
 
 
@@ -88,24 +92,65 @@ def train(
                 raise InputError(f"no run in {folder}: run.json is missing")
         with ranks.failing_together():
             held.enter_context(_alone(Path(folder), ranks, wait, stopped))
-        with ranks.failing_together():
-            run = read_run(folder)
-            try:
-                trainer = Trainer(
-                    run, ranks, accept_code_change=accept_code_change, trust_code=trust_code
-                )
-            except torch.OutOfMemoryError as error:
-                raise TrainingFailed(
-                    "out of memory before the first step, for the weights, their average and"
-                    " AdamW's moments; end other programs on the device, or train a smaller model"
-                ) from error
-            goal = min(run.training.tokens, stop_at or run.training.tokens)
-            recorder = None
-            if ranks.is_first:
-                _tell_at_start(trainer, notice)
-                recorder = Recorder(trainer, goal, line, notice)
-        trainer.synchronize()
-        return _train(trainer, goal, stopped, recorder)
+        options = _Options(stop_at, accept_code_change, trust_code, stopped, line, notice)
+        while True:
+            # Each part has a trainer of its own: a run continues after a branch as after a kill.
+            status, tokens = _train_part(folder, None, ranks, options)
+            if status != BRANCHING:
+                return status
+            ended, _ = _train_part(folder, tokens, ranks, options)
+            if ended == "interrupted":
+                return ended
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What `train` was called with, besides the folder."""
+
+    stop_at: int | None
+    accept_code_change: bool
+    trust_code: bool
+    stopped: Callable[[], bool]
+    line: Callable[[str], object]
+    notice: Callable[[str], object]
+
+
+def _train_part(
+    folder: Path | str, branched_at: int | None, ranks: Ranks, options: _Options
+) -> tuple[str, int]:
+    """Train a run up to its next branch or its goal, or the branch from `branched_at` tokens.
+
+    Returns a status as `train` does, or BRANCHING where a branch is next, with the tokens so far.
+    """
+    gc.collect()  # the trainer of the part before
+    with ranks.failing_together():
+        run = read_run(folder)
+        of_all = min(run.training.tokens, options.stop_at or run.training.tokens)
+        goal = of_all
+        if branched_at is not None:
+            run = branch_of(run, branched_at)
+            goal = run.training.tokens
+            run.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            trainer = Trainer(
+                run,
+                ranks,
+                accept_code_change=options.accept_code_change,
+                trust_code=options.trust_code,
+            )
+        except torch.OutOfMemoryError as error:
+            raise TrainingFailed(
+                "out of memory before the first step, for the weights, their average and"
+                " AdamW's moments; end other programs on the device, or train a smaller model"
+            ) from error
+        recorder = None
+        if ranks.is_first:
+            if branched_at is None:
+                remove_unfinished(run)
+                _tell_at_start(trainer, options.notice)
+            recorder = Recorder(trainer, of_all, options.line, options.notice)
+    trainer.synchronize()
+    return _train(trainer, goal, options.stopped, recorder), trainer.tokens
 
 
 def _tell_at_start(trainer: Trainer, notice: Callable[[str], object]) -> None:
@@ -136,11 +181,15 @@ def _train(
         # a checkpoint at 0 tokens, or one that a kill prevented
         if trainer.due and recorder:
             recorder.save()
+        if _branch_is_next(trainer):
+            return BRANCHING
         while trainer.tokens < goal and not trainer.ranks.any(stopped()):
             loss, learning_rate, norm = trainer.train_step()
             trainer.seconds = time.monotonic() - started
             if recorder:
                 recorder.record_step(loss, learning_rate, norm)
+            if _branch_is_next(trainer):
+                return BRANCHING
         status = "complete" if trainer.tokens >= trainer.config.tokens else "stopped"
         if recorder:
             recorder.end(status)
@@ -153,6 +202,18 @@ def _train(
     finally:
         if recorder:
             recorder.close()
+
+
+def _branch_is_next(trainer: Trainer) -> bool:
+    """Tell whether a run is at a checkpoint whose branch is not finished.
+
+    The first rank says that, which alone knows of checkpoints that were asked for meanwhile.
+    """
+    run = trainer.run
+    if not run.training.branches:
+        return False
+    is_next = trainer.due and not is_branched(run, trainer.tokens)
+    return trainer.ranks.any(trainer.ranks.is_first and is_next)
 
 
 def _said(error: BaseException, trainer: Trainer) -> BaseException:

@@ -157,6 +157,19 @@ QUERIES = {
         "from internal.model_answers where study_id = ? qualify dense_rank() over (partition by"
         " depth, task order by apart desc, item_id) <= 60 order by depth, task, apart desc, item_id"
     ),
+    # How many seeds were right on these questions at each checkpoint, counted from the first one.
+    "answers_over_training": (
+        "with shown as (select distinct depth, task, item_id from internal.model_answers where"
+        " study_id = $1 qualify dense_rank() over (partition by depth, task order by apart desc,"
+        " item_id) <= 60), scored as (select depth, variant, task, items.item_id, items.tokens,"
+        " value, row_number() over (partition by run_id, task, items.item_id order by items.tokens)"
+        " as place from items join internal.model_runs using (run_id) join shown using (depth,"
+        " task, item_id) join internal.chosen_metric using (study_id, task, metric, filter) where"
+        " study_id = $1 and kind = 'accuracy' and isfinite(value) and items.tokens <="
+        " coalesce(claimed_tokens, items.tokens)) select depth, task, item_id, variant, place,"
+        " min(tokens) as tokens, sum(value) as right, count(*) as seeds from scored group by all"
+        " order by all"
+    ),
     "usual_answers": (
         "select depth, task, variant, arg_max(text, n) as text, max(n) / sum(n) as share, sum(n) as"
         " items from (select depth, task, variant, text, count(*) as n from internal.model_answers"
@@ -172,7 +185,24 @@ QUERIES = {
         " internal.study_evaluations join internal.evaluation_versions using (run_id, tokens, task)"
         " where study_id = ?"
     ),
-    "levels": "from benchmark_levels where study_id = ? order by task",
+    "by_steps": "select * rename (value as steps) from accuracy_by_fact(?) where fact = 'steps'",
+    # The seconds of one evaluation: a forward pass takes a third of a training step.
+    "levels": (
+        "select levels.*, cards.* exclude (study_id, task), tokens / (3 * (select"
+        " median(tokens_per_second) from runs where runs.study_id = levels.study_id)) as seconds"
+        " from benchmark_levels as levels left join benchmark_cards as cards using (study_id, task)"
+        " where levels.study_id = ? order by task"
+    ),
+    # Rows of before the results changed are left out.
+    "difficulty": (
+        "with curves as (from internal.measured_curves where study_id = ? and metric = 'accuracy')"
+        " select ratios.* from ratios_by_difficulty as ratios join curves as own on (own.study_id,"
+        " own.depth, own.variant, own.task) is not distinct from (ratios.study_id, ratios.depth,"
+        " ratios.variant, ratios.task) join curves as base on (base.study_id, base.depth,"
+        " base.variant, base.task) is not distinct from (ratios.study_id, ratios.depth,"
+        " ratios.baseline, ratios.task) where ratios.digest = own.digest || base.digest order by"
+        " all"
+    ),
     "versions": (
         "select distinct task, task_version from internal.study_evaluations where study_id = ?"
     ),

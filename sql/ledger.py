@@ -1,8 +1,9 @@
 """Record which outputs of a store have all their rows in a results file: the table `ingested`.
 
 An output is a group of rows that are entered together: `evaluations/<key>`, `runs/<run_id>`, or one
-of 'study', 'claims', 'tuning', 'tuning_settings' and 'computed_ratios'. Its study_id, run_id,
-tokens and task find its rows in the tables. It also has a digest in the store.
+of 'study', 'claims', 'tuning', 'tuning_settings', 'computed_ratios', 'learning_times' and
+'ratios_by_difficulty'. Its study_id, run_id, tokens and task find its rows in the tables. It also
+has a digest in the store.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ Outputs = Sequence[Mapping[str, Any]]
 # The tables that hold the rows of an output, by the columns that both have in common, and by its
 # task ('' for none).
 TABLES = {
-    (
-        "study_id",
-        "'study'",
-    ): "studies curation sources models benchmark_levels study_inputs origins found_items",
+    ("study_id", "'study'"): (
+        "studies curation sources models benchmark_levels benchmark_cards item_facts study_inputs"
+        " origins found_items"
+    ),
     ("study_id", "'tuning'"): "tuning",
     ("study_id", "'tuning_settings'"): "tuning_settings",
     ("study_id", "'claims'"): "claims",
     ("study_id", "'computed_ratios'"): "computed_ratios",
+    ("study_id", "'learning_times'"): "learning_times",
+    ("study_id", "'ratios_by_difficulty'"): "ratios_by_difficulty",
     ("study_id, run_id", "''"): "runs",
     ("run_id", "''"): "run_details steps checkpoints",
     ("run_id, tokens", "'introspection'"): "depth_attention expert_usage",

@@ -47,7 +47,7 @@ EXIT_STATUSES = {
 GROUPS = {
     "begin": ("factors", "new", "list", "schema"),
     "run a study": ("run", "plan", "status", "checkpoints"),
-    "read the results": ("report", "atlas", "sql", "compare", "lm-eval"),
+    "read the results": ("report", "atlas", "sql", "compare", "items", "lm-eval"),
     "hand results on": ("export", "publish", "intervals"),
     "look at data": ("sources", "download", "dropped", "preview"),
     "look after what is stored": ("verify", "clean"),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from dreamer_study.flows.running.benchmark_cards import BYTES_PER_TOKEN, WORLD_BYTES_PER_TOKEN
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.data_section import BUILTIN
 from dreamer_study.pipeline.worlds.tasks import WORLD_BENCHMARKS
 
-BYTES_PER_TOKEN = 3.5
-WORLD_BYTES_PER_TOKEN = 3.3  # vocabulary of 512: 3.36, 3.31 and 3.31 in three studies (docs/log.md)
 # bytes that an evaluation reads for an item of the built-in world: 244 of sums, 209 in the demo
 WORLD_SCORED = 220
 GENERATED = 256  # tokens at most, lm-eval's limit where a task has none of its own

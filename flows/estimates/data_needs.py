@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dreamer_study.flows.estimates.benchmark_sizes import BYTES_PER_TOKEN
 from dreamer_study.flows.jobs.devices import cores
 from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.running.benchmark_cards import BYTES_PER_TOKEN
 from dreamer_study.flows.running.curation import PROCESS_MEMORY
 from dreamer_study.flows.study.configuration import Study
+from dreamer_study.model.training.recipe import branch_tokens
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.repositories.folders import source_files
 from dreamer_study.pipeline.sources.sizes import Size, size_of, stripped_text
@@ -92,6 +93,7 @@ def data_needs(study: Study) -> DataNeeds:
 def _epochs(study: Study, sources: Sequence[SizedSource]) -> Epochs:
     """Count epochs from the packed tokens, or an estimate of them."""
     tokens = study.training.tokens
+    tokens += branch_tokens(study.training.branches, tokens)  # the last branch reads on
     packed = _packed_tokens(study)
     if packed is not None:
         return Epochs(tokens, packed, packed=True)

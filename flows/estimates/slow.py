@@ -50,7 +50,7 @@ def slow_warnings(
             continue
         rate = slow[model.model_id]
         own = [training for training in trainings if training.model is model]
-        tokens = sum(training.end - training.start for training in own)
+        tokens = sum(training.tokens for training in own)
         from_start = sum(training.start == 0 for training in own)
         warnings.append(
             f"{model.name} is far slower than the rest: {rate:,.0f} tokens/s, {known_by} about"

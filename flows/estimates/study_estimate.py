@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from dreamer_study.flows.estimates.measure import STEPS, kept_rates, measure_rat
 from dreamer_study.flows.estimates.price import check_price
 from dreamer_study.flows.estimates.rates import Rates, rates_at, rates_in_store
 from dreamer_study.flows.estimates.slow import slow_warnings
-from dreamer_study.flows.estimates.times import Times, estimate_times
+from dreamer_study.flows.estimates.times import STEP_TO_FORWARD, Times, estimate_times
 from dreamer_study.flows.jobs.devices import gpus
 from dreamer_study.flows.plan.elsewhere import costs_elsewhere
 from dreamer_study.flows.plan.model_plan import PlannedModel, check_trusted
@@ -28,19 +29,21 @@ from dreamer_study.flows.plan.sizes import sized_models
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress.disk import free_bytes
 from dreamer_study.flows.progress.study_lock import LOCK
+from dreamer_study.flows.running.benchmark_cards import (
+    DEMO_NOISE,
+    benchmark_cards,
+    significance,
+    usual_seeds,
+)
 from dreamer_study.flows.running.result_rows import benchmark_levels
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.model.accounting import Resources
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.source import notices
-from dreamer_study.sql.statistics.errors import SIGNIFICANCE
 from dreamer_study.sql.statistics.resolution import Noise, smallest_ratio
-from dreamer_study.sql.statistics.sequential import NOMINAL
 
 if TYPE_CHECKING:
     import pandas as pd
-
-DEMO_NOISE = Noise(0.171, 0.059, measured_on="five demos (average accuracy, 2026-11-28)", items=400)
 
 
 @dataclass(frozen=True)
@@ -106,9 +109,9 @@ class Estimate:
     `elsewhere` has the costs of variants that other studies have trained, by variant and depth.
     `flops` are the FLOPs of all trainings together. `device` is "GPU" or "core". `times` is None if
     the speed of a model is unknown. `left` is None for a study that was not started. Once the data
-    are prepared, `benchmarks` has the ceiling, the chance and the best trivial rule of each
-    benchmark. `warnings` are lines about the study, and `notices` lines about the licences of its
-    sources.
+    are prepared, `benchmarks` has the card of each benchmark: ceiling, floor, the ratio that it
+    detects, and the seconds of an evaluation. `warnings` are lines about the study, and `notices`
+    lines about the licences of its sources.
     """
 
     study: Study
@@ -250,7 +253,7 @@ def estimate_study(
         resolution=_resolution(study),
         disk=Disk(*bytes_written(study, planned), data.written, free_bytes(study.store_folder)),
         left=_left(study),
-        benchmarks=_levels(study),
+        benchmarks=_cards(study, rates),
         warnings=tuple(warnings),
         notices=tuple(notice for source in study.own_sources for notice in notices(source)),
     )
@@ -322,35 +325,43 @@ def _flops(study: Study, planned: Sequence[PlannedModel]) -> float:
     """Count the FLOPs of all trainings, including a search for learning rates."""
     length = study.training.sequence_length
     trainings = [training for phase in phases(study, planned) for training in phase]
-    return sum(
-        training.model.training_flops(length) * (training.end - training.start)
-        for training in trainings
-    )
+    return sum(training.model.training_flops(length) * training.tokens for training in trainings)
 
 
 def _resolution(study: Study) -> Resolution:
     """Return the smallest ratio that the study can detect, and the ratio with one more seed."""
-    usual = len(study.training.seeds)  # a variant with seeds of its own is a control, or a twin
-    seeds = 1 if study.training.stop_at(usual) else usual
+    seeds = usual_seeds(study)
     items = 0
     if not unknown_benchmarks(study):
         items = sum(scored.items for scored in scored_by(study))
     noise = DEMO_NOISE.with_items(items)
-    significance = NOMINAL if study.training.seeds_until else SIGNIFICANCE
+    level = significance(study)
     return Resolution(
         seeds=seeds,
-        ratio=smallest_ratio(noise, seeds, significance),
-        with_one_more=smallest_ratio(noise, seeds + 1, significance),
+        ratio=smallest_ratio(noise, seeds, level),
+        with_one_more=smallest_ratio(noise, seeds + 1, level),
         noise=noise,
     )
 
 
-def _levels(study: Study) -> tuple[dict[str, Any], ...]:
-    """Return the levels of the benchmarks; nothing before the data are prepared."""
+def _cards(study: Study, rates: Rates) -> tuple[dict[str, Any], ...]:
+    """Return the levels and the card of each benchmark; nothing before the data are prepared.
+
+    `seconds` are those of one evaluation of one checkpoint on one device, the mean over the models
+    whose rates are known; it is null without any rate.
+    """
     plan = Plan(study)
     if plan.absent or not plan.data.packed.done:
         return ()
-    return tuple(benchmark_levels(plan))
+    cards = []
+    for level, card in zip(benchmark_levels(plan), benchmark_cards(plan), strict=True):
+        seconds = [
+            card["tokens"] / (STEP_TO_FORWARD * rate)
+            for rate in rates.by_model.values()
+            if card["tokens"] is not None
+        ]
+        cards.append({**level, **card, "seconds": statistics.mean(seconds) if seconds else None})
+    return tuple(cards)
 
 
 def _left(study: Study) -> WorkLeft | None:

@@ -74,7 +74,7 @@ def estimate_times(
 
 def _seconds(training: Training, rates: Rates) -> float:
     """Return the seconds that a training takes alone on one device."""
-    return (training.end - training.start) / rates.by_model[training.model.model_id]
+    return training.tokens / rates.by_model[training.model.model_id]
 
 
 def _evaluations(study: Study, model: PlannedModel) -> int:

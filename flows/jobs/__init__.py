@@ -15,11 +15,15 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Literal
+
+from dreamer_study.model.checkpoints.checksums import BRANCHES
+from dreamer_study.pipeline.storage.files import PARTIAL
 
 BAD_INPUT = 2  # the exit status of a process that was given bad input
 
@@ -189,8 +193,9 @@ def teller(job: Job, put: Callable[[Event], object]) -> Tick:
 
 
 def _checkpoints(job: Job) -> list[str]:
-    """List the names of the finished checkpoints of a training."""
-    try:
-        return [name for name in os.listdir(job.folder / "checkpoints") if name.isdecimal()]
-    except OSError:  # not there yet, or a file system that hangs
-        return []
+    """List the names of the finished checkpoints of a training, and of its branches."""
+    names: list[str] = []
+    for folder in ("checkpoints", BRANCHES):
+        with suppress(OSError):  # not there yet, or a file system that hangs
+            names += os.listdir(job.folder / folder)
+    return [name for name in names if not name.endswith(PARTIAL)]

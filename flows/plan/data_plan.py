@@ -47,7 +47,7 @@ VERSIONS = {
     "decontaminate": 11,
     "items": 6,
     "late": 7,
-    "ceiling": 1,
+    "ceiling": 2,
     "tokenizer": 2,
     "tokens": 7,
     "funnel": 3,

@@ -188,6 +188,8 @@ def settings_as_inputs(study: Study) -> dict[str, str]:
     recipe = study.training.recipe(0)
     settings = {f"training.{name}": recipe[name] for name in OF_EVERY_TRAINING}
     settings["training.sequence_length"] = study.training.sequence_length
+    if study.training.branches:
+        settings["training.branches"] = study.training.branches
     settings |= {f"evaluation.{name}": getattr(study.evaluation, name) for name in OF_EVALUATIONS}
     return {name: str(value) for name, value in settings.items()}
 

@@ -180,6 +180,12 @@ class PlannedEvaluations(PlannedData):
             evaluations.append(Evaluation(run, checkpoint, benchmark, key, folder, configuration))
         return evaluations
 
+    def weights_of(self, run: Run) -> str:
+        """Return which weights of a run's checkpoints are evaluated."""
+        if run.status == "tuning":
+            return self.study.weights_of_search
+        return self.study.evaluation.weights
+
     def _settings_of(self, run: Run, checkpoint: Checkpoint) -> dict[str, Any]:
         """Return the settings that decide the scores of a checkpoint.
 
@@ -194,6 +200,6 @@ class PlannedEvaluations(PlannedData):
             **sample,
             "limit": settings.limit,
             "max_new_tokens": settings.max_new_tokens,
-            "weights": settings.weights,
+            "weights": self.weights_of(run),
             "depths": list(depths),
         }

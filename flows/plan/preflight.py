@@ -20,6 +20,7 @@ from dreamer_study.flows.study.models_section import Variant
 from dreamer_study.model.evaluation.lm_eval_files import find_task, read_task
 from dreamer_study.model.evaluation.trust import check_overrides
 from dreamer_study.model.matching import EXPERTS
+from dreamer_study.model.training.recipe import branch_tokens
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.benchmarks.items import task_file, task_specifications
 from dreamer_study.pipeline.errors import InputError, check_addresses
@@ -31,6 +32,7 @@ from dreamer_study.reports.figures.addresses import check_drawing
 CLUSTER = "DREAMER_CLUSTER"  # the scheduler that the user trusts, an address
 UNKNOWN_VOCABULARY = 1024  # instead of that of a tokenizer which is not read yet
 RUN_ADDRESSES = 4e9  # bytes that a run reserves: below 3 GB compiled libraries end by a crash
+VALUES_OF_BRANCH = 3  # of each parameter: weight and two moments; a branch has no average
 TRAINED_BYTES = 16  # of each parameter: weight, gradient and two moments in float32
 
 
@@ -231,13 +233,20 @@ def _task_files(study: Study, benchmark: Benchmark) -> list[Path]:
 class Training:
     """A training that a study wants: a model, from `start` tokens to `end` tokens.
 
-    `checkpoints` counts the checkpoints that are written on the way.
+    `checkpoints` counts the checkpoints that are written on the way, `branched` the tokens of all
+    branches from them.
     """
 
     model: PlannedModel
     start: int
     end: int
     checkpoints: int
+    branched: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """All tokens of the training, with those of its branches."""
+        return self.end - self.start + self.branched
 
 
 def phases(study: Study, planned: Sequence[PlannedModel]) -> list[list[Training]]:
@@ -253,11 +262,9 @@ def phases(study: Study, planned: Sequence[PlannedModel]) -> list[list[Training]
         seeds = len(study.seeds_of(model.variant))
         race_ends = training.stop_at(seeds)
         end = race_ends or training.tokens
-        written = sum(point <= end for point in training.points)
-        first += [Training(model, 0, end, written)] * seeds
+        first += [_training(study, model, 0, end)] * seeds
         if race_ends:
-            to_write = len(training.points) - written
-            after_race.append(Training(model, race_ends, training.tokens, to_write))
+            after_race.append(_training(study, model, race_ends, training.tokens))
         tune = training.tune
         searched = study.searched(model.variant)
         if tune and searched:
@@ -266,17 +273,36 @@ def phases(study: Study, planned: Sequence[PlannedModel]) -> list[list[Training]
     return [phase for phase in (search, first, after_race) if phase]
 
 
+def _training(study: Study, model: PlannedModel, start: int, end: int) -> Training:
+    """Describe a training of the study, with the checkpoints and branches after its start."""
+    training = study.training
+    points = [point for point in training.points if start < point <= end]
+    if not start:
+        points = [point for point in training.points if point <= end]
+    branched = sum(branch_tokens(training.branches, point) for point in points)
+    return Training(model, start, end, len(points), branched)
+
+
 def bytes_written(study: Study, planned: Sequence[PlannedModel]) -> tuple[int, int]:
     """Count the bytes of all checkpoints, and those of all states to resume from.
 
-    Checkpoints hold averaged weights, and raw ones as `evaluation.weights` asks.
+    Checkpoints hold averaged weights, and raw ones as `evaluation.weights` asks. A branch has
+    weights of its own, and a state while it is trained.
     """
     trainings = [training for phase in phases(study, planned) for training in phase]
-    kinds = 1 if not study.training.averaging or study.evaluation.weights == "averaged" else 2
-    parameters = sum(training.model.parameters * training.checkpoints for training in trainings)
-    checkpoints = 4 * kinds * parameters  # float32
-    # the winner of a race continues in the folder that it has
-    states = sum(state_bytes(study, training.model) for training in trainings if not training.start)
+    has_both = study.training.averaging and study.evaluation.weights in ("raw", "both")
+    kinds = 2 if has_both else 1
+    checkpoints = states = 0
+    for training in trainings:
+        folders = kinds * training.checkpoints
+        if training.branched:
+            folders += training.checkpoints
+        checkpoints += 4 * folders * training.model.parameters  # float32
+        # the winner of a race continues in the folder that it has
+        if not training.start:
+            states += state_bytes(study, training.model)
+            if training.branched:
+                states += 4 * VALUES_OF_BRANCH * training.model.parameters
     return checkpoints, states
 
 

@@ -6,6 +6,8 @@ The folder of a run is `store/runs/<run_id>/`, here of DR+DA at depth 4 with see
       run.json                      what decides the run: model, recipe, seed, data
       state/000000000800123/        to resume from: the newest state alone
       checkpoints/000000000080011/  written once, at the first step that has reached 80,000
+      branches/000000000080011-000000000088029/  where the study asks for them, and `branching/`
+                                    while one is trained (model/training/branches.py)
       steps.csv, progress.json      the log of steps, and how far the training is
       failure.txt                   why the newest attempt has failed, where one has
 """
@@ -20,7 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from dreamer_study.flows.plan.model_plan import PlannedModel
-from dreamer_study.model.checkpoints.checksums import newest_values
+from dreamer_study.model.checkpoints.checksums import (
+    BRANCHES,
+    branch_name,
+    list_branches,
+    newest_values,
+)
 from dreamer_study.model.training.recipe import decay_share
 from dreamer_study.model.training.search import in_words
 
@@ -31,7 +38,11 @@ VERBS = {"chosen": "train", "tuning": "tune", "racing": "screen", "screened": "s
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that has been written: planned tokens, tokens trained on, and its folder."""
+    """A checkpoint that has been written: planned tokens, tokens trained on, and its folder.
+
+    It may be the end of the branch from the checkpoint at the planned tokens: then `tokens` are
+    those of the run up to there, and those of the branch.
+    """
 
     point: int
     tokens: int
@@ -98,8 +109,30 @@ class Run:
         return values["tokens"] if values else 0
 
     @property
+    def branches(self) -> float:
+        """The share of the tokens so far over which a branch decays; 0: there are no branches."""
+        return self.content["training"].get("branches", 0.0)
+
+    @property
     def checkpoints(self) -> list[Checkpoint]:
-        """The study's checkpoints that are there, in order.
+        """The study's checkpoints that are there, in order; with branches, the ends of these."""
+        on_the_way = self.on_the_way
+        if not self.branches:
+            return on_the_way
+        ends = dict(list_branches(self.folder))
+        return [
+            Checkpoint(
+                checkpoint.point,
+                ends[checkpoint.tokens],
+                self.folder / BRANCHES / branch_name(checkpoint.tokens, ends[checkpoint.tokens]),
+            )
+            for checkpoint in on_the_way
+            if checkpoint.tokens in ends
+        ]
+
+    @property
+    def on_the_way(self) -> list[Checkpoint]:
+        """The study's checkpoints of the run itself, from which branches start.
 
         A checkpoint is taken at the first optimiser step at or above its planned tokens; other
         folders belong to studies with other checkpoints.
@@ -133,13 +166,16 @@ class Run:
         """Whether the run has been trained to its goal, with every checkpoint on the way."""
         if self.tokens < self.goal:
             return False
-        on_the_way = [point for point in self.points if point <= self.goal]
+        up_to_goal = [point for point in self.points if point <= self.goal]
         points_there = [checkpoint.point for checkpoint in self.checkpoints]
-        return points_there[: len(on_the_way)] == on_the_way
+        return points_there[: len(up_to_goal)] == up_to_goal
 
     @property
     def missed(self) -> list[int]:
-        """The planned tokens that another study has trained past without a checkpoint."""
+        """The planned tokens that the run has passed without a checkpoint, or its branch.
+
+        Another study has trained the run.
+        """
         points_there = {checkpoint.point for checkpoint in self.checkpoints}
         return [
             point

@@ -221,7 +221,7 @@ class Plan(PlannedEvaluations):
         recipe |= {
             "tokens": points[-1],
             "checkpoints": list(points),
-            "raw_checkpoints": self.study.evaluation.weights != "averaged",
+            "raw_checkpoints": self.study.evaluation.weights in ("raw", "both"),
         }
         content = {
             "variant": model.variant,
@@ -348,7 +348,8 @@ class Plan(PlannedEvaluations):
             of_all = {"learning_rate": self.study.rate_of_all(model.variant)}
             tried = itertools.product(combinations(of_model), tune.seeds)
             for number, (values, seed) in enumerate(tried):
-                run = self._describe(model, seed, {**of_all, **values}, (tune.tokens,))
+                settings = {**of_all, **values, "branches": 0.0}
+                run = self._describe(model, seed, settings, (tune.tokens,))
                 priority = (1, number, -model_number)
                 runs.append(
                     dataclasses.replace(run, status="tuning", priority=priority, searched=values)
@@ -395,7 +396,7 @@ class Plan(PlannedEvaluations):
         tune = self.study.training.tune
         configuration = {
             "tune": tune.model_dump(exclude_none=True),
-            "weights": self.study.evaluation.weights,
+            "weights": self.study.weights_of_search,
         }
         return self._decision_on(configuration, self._search(self._first_grids))
 

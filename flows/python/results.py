@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dreamer_study.flows.estimates.price import check_price
 from dreamer_study.flows.python.loading import StudyLike, load
 from dreamer_study.flows.study.configuration import Study
+from dreamer_study.model.checkpoints.checksums import BRANCHES, branch_name, list_branches
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import naming, write_text_atomically
 from dreamer_study.reports.page.answer import Answer, read_answer
@@ -155,8 +156,12 @@ class Results:
     def _folder(self, run: str, tokens: int) -> str | None:
         """Return the folder of a checkpoint, or None if it is not on this machine."""
         store = self.store or self.path.parent / "store"
-        folder = store / "runs" / run / "checkpoints" / f"{tokens:015d}"
-        return str(folder) if folder.is_dir() else None
+        folder = store / "runs" / run
+        branches = [f"{BRANCHES}/{branch_name(*ends)}" for ends in list_branches(folder)]
+        by_tokens = {int(name.rpartition("-")[2]): name for name in branches}
+        # of a run with branches, these alone are evaluated
+        place = folder / by_tokens.get(tokens, f"checkpoints/{tokens:015d}")
+        return str(place) if place.is_dir() else None
 
 
 def results(

@@ -1,4 +1,4 @@
-"""Measure the ceilings of a study's benchmarks before anything is trained, once each.
+"""Measure ceilings and floors of a study's benchmarks before anything is trained, once each.
 
 A gold answer that the scorer calls wrong is one that no model can give.
 """
@@ -19,6 +19,7 @@ from dreamer_study.flows.running.curation_warnings import say
 from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.data_section import BUILTIN
 from dreamer_study.model.evaluation.ceilings import Ceiling, measure_ceiling
+from dreamer_study.pipeline.sources.columns.answers import last_boxed
 from dreamer_study.pipeline.storage.store import Output
 from dreamer_study.pipeline.worlds.tasks import WORLD_BENCHMARKS, world_specifications
 
@@ -59,7 +60,9 @@ def _measure(plan: Plan, name: str, folder: Path, *, trust_code: bool) -> dict[s
     failed: list[pa.Table] = []
     by_benchmark = _tasks(plan, name)
     for benchmark, tasks in by_benchmark.items():
-        ceiling = measure_ceiling(tasks, trust_code=trust_code, progress=progress)
+        ceiling = measure_ceiling(
+            tasks, trust_code=trust_code, progress=progress, read_answer=_read_answer
+        )
         rows = ceiling.table()
         names = pa.array([benchmark] * len(rows), pa.string())
         failed.append(rows.add_column(0, "benchmark", names))
@@ -81,6 +84,10 @@ def _tasks(plan: Plan, name: str) -> dict[str, Sequence[Mapping[str, Any]]]:
     }
 
 
+def _read_answer(text: str) -> str:
+    return (last_boxed(text) or text).strip()
+
+
 def _summary(ceiling: Ceiling) -> dict[str, Any]:
     return {
         "items": ceiling.items,
@@ -88,6 +95,10 @@ def _summary(ceiling: Ceiling) -> dict[str, Any]:
         "ceiling": ceiling.share,
         "first": [item for item, *_ in ceiling.failed[:_NAMED]],
         "needs_stripping": ceiling.needs_stripping,
+        "floors": {rule: round(score, 6) for rule, score in ceiling.floors.items()},
+        "frequent": ceiling.frequent,
+        "read": ceiling.read,
+        "written": ceiling.written,
     }
 
 

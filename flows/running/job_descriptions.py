@@ -122,7 +122,7 @@ def _evaluation_values(
         "limit": study.evaluation.limit,
         "batch_tokens": study.evaluation.batch_tokens,
         "max_new_tokens": study.evaluation.max_new_tokens,
-        "weights": study.evaluation.weights,
+        "weights": plan.weights_of(run),
         "device": study.training.device,
         "depths": sorted(depths),
         "checkpoints": [asked],

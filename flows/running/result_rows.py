@@ -19,6 +19,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dreamer_study.flows.plan.study_plan import Evaluation, Plan, Run
+from dreamer_study.flows.running.benchmark_cards import (
+    benchmark_cards,
+    best_trivial,
+    found_before,
+    scored_tasks,
+)
 from dreamer_study.flows.running.curation import curation_counts
 from dreamer_study.flows.running.curation_warnings import unmarked
 from dreamer_study.flows.running.elsewhere_rows import (
@@ -35,11 +41,11 @@ from dreamer_study.model.training.config import HOW_FAR, HOW_IT_RUNS
 from dreamer_study.model.training.provenance import package_version
 from dreamer_study.model.training.search import by_rate
 from dreamer_study.model.training.step_log import devices_of, read_record
-from dreamer_study.pipeline.benchmarks.benchmark import PERPLEXITIES
 from dreamer_study.pipeline.decontaminate.settings import LEAKS
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import canonical, digest
 from dreamer_study.pipeline.storage.integrity import check, read_manifest
+from dreamer_study.pipeline.worlds.steps import steps_of
 from dreamer_study.pipeline.worlds.tasks import REPOSITORY
 from dreamer_study.pipeline.worlds.world import WORLD_LICENCE
 from dreamer_study.sql.ingest import forget_differing, ingest, replace_computed
@@ -111,17 +117,20 @@ def forget_wrong(plan: Plan) -> set[str]:
 def enter_study(plan: Plan) -> None:
     """Enter the study itself: what it consists of before anything is trained.
 
-    These are the rows of `studies`, `curation`, `sources` and `models`, and of benchmarks that the
-    study overrides.
+    These are the rows of `studies`, `curation`, `sources` and `models`, of benchmarks that the
+    study overrides, and of what is known of items in advance.
     """
     study_id = plan.study.study_id
+    items = _items(plan)
     tables = {
-        "studies": [_study_row(plan)],
+        "studies": [_study_row(plan, items)],
         "models": _model_rows(plan),
         "curation": [{"study_id": study_id, **count} for count in curation_counts(plan.data)],
         "sources": _source_rows(plan),
         "benchmarks": _overridden_benchmarks(plan),
         "benchmark_levels": benchmark_levels(plan),
+        "item_facts": _item_facts(plan, items),
+        "benchmark_cards": benchmark_cards(plan),
         "study_inputs": [
             {"study_id": study_id, "what": what, "value": value}
             for what, value in plan.inputs.items()
@@ -151,7 +160,7 @@ def enter_origins(plan: Plan) -> None:
     _enter(plan, joined, [{"output": "study", "task": "study"}, *outputs])
 
 
-def _study_row(plan: Plan) -> dict[str, Any]:
+def _study_row(plan: Plan, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     study = plan.study
     packages = {name: metadata.version(name) for name in PACKAGES}
     packages["python"] = platform.python_version()
@@ -159,7 +168,7 @@ def _study_row(plan: Plan) -> dict[str, Any]:
     config = {
         "study": settings,
         "packages": packages,
-        "examples": _examples(plan),
+        "examples": _examples(items),
         "tasks": _tasks_in_words(plan),
     }
     return {
@@ -182,19 +191,37 @@ def _tasks_in_words(plan: Plan) -> dict[str, str]:
     return {name: task_in_words(of_benchmark) for name, of_benchmark in tasks.items()}
 
 
-def _examples(plan: Plan) -> dict[str, list[str]]:
-    """Return the first question of each benchmark, and its answer.
-
-    Raises InputError where the items are damaged.
-    """
+def _items(plan: Plan) -> list[dict[str, Any]]:
+    """Read the items of all benchmarks. Raises InputError where they are damaged."""
     check(plan.data.items.path)
     items = pq.read_table(
-        plan.data.items.path / "items.parquet", columns=["benchmark", "question", "answer"]
+        plan.data.items.path / "items.parquet", columns=["id", "benchmark", "question", "answer"]
     )
+    return items.to_pylist()
+
+
+def _examples(items: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return the first question of each benchmark, and its answer."""
     # of equal keys the last stays: in reverse order that is the first question
-    return {
-        row["benchmark"]: [row["question"], row["answer"]] for row in reversed(items.to_pylist())
-    }
+    return {row["benchmark"]: [row["question"], row["answer"]] for row in reversed(items)}
+
+
+def _item_facts(plan: Plan, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Make the rows of `item_facts`: the steps of the built-in world's problems."""
+    rows = []
+    for item in items:
+        steps = steps_of(item["benchmark"], item["question"])
+        if steps is not None:
+            rows.append(
+                {
+                    "study_id": plan.study.study_id,
+                    "task": item["benchmark"],
+                    "item_id": item["id"],
+                    "fact": "steps",
+                    "value": steps,
+                }
+            )
+    return rows
 
 
 def _model_rows(plan: Plan) -> list[dict[str, Any]]:
@@ -363,8 +390,13 @@ def _run_row(plan: Plan, run: Run, recorded: Mapping[str, Any], steps: pa.Table)
 def _end_for_this_study(run: Run, tokens_recorded: int, steps: pa.Table) -> dict[str, Any]:
     """Return tokens, seconds and stream hash at the study's own end of a run.
 
-    Empty where the run was not trained beyond, so that the newest record is its end.
+    Empty where the run was not trained beyond, so that the newest record is its end. The last of
+    a run's branches ends later than the run.
     """
+    if run.branches and run.written:
+        last = _checkpoint_rows(run)[-1]
+        if last["tokens"] > tokens_recorded:
+            return {name: last[name] for name in ("tokens", "seconds", "stream_hash")}
     if not run.done:
         return {}
     if run.status == "chosen":
@@ -431,19 +463,22 @@ def _found_items(plan: Plan) -> list[dict[str, Any]]:
 def _overridden_benchmarks(plan: Plan) -> list[dict[str, Any]]:
     """Make the rows of `benchmarks` for tasks of which the study says what the table does not.
 
-    That is another metric as the accuracy, or the accuracy of the best trivial rule.
+    That is another metric as the accuracy, or the accuracy of the best trivial rule, said by the
+    task or measured.
     """
     with closing(connect(_database(plan), wait=PATIENCE)) as connection:
         in_table = connection.execute("SELECT task, metric, filter FROM benchmarks").fetchall()
     accuracies = {task: (metric, filter) for task, metric, filter in in_table}
-    tasks = {task["benchmark"]: task for task in plan.tasks if task["metric"] not in PERPLEXITIES}
-    parts = ("metric", "filter", "chance", "family", "trivial")
+    found = found_before(plan)
+    parts = ("metric", "filter", "chance", "family")
     rows = []
-    for name, task in tasks.items():
+    for name, task in scored_tasks(plan).items():
         is_as_in_table = accuracies.get(name) == (task["metric"], task["filter"])
-        if "trivial" in task or not is_as_in_table:
+        trivial, _ = best_trivial(task, found.get(name, {}))
+        if trivial is not None or not is_as_in_table:
             said = {part: task[part] for part in parts if part in task}
-            rows.append({"task": name, **said, "reason": f"said by {plan.study.name}"})
+            reason = f"said by {plan.study.name}"
+            rows.append({"task": name, **said, "trivial": trivial, "reason": reason})
     return rows
 
 
@@ -452,13 +487,9 @@ def benchmark_levels(plan: Plan) -> list[dict[str, Any]]:
 
     A store from before gold answers were scored has no ceilings.
     """
-    found: dict[str, Mapping[str, Any]] = {}
-    for output in plan.data.ceilings.values():
-        if output.done:
-            found |= output.results["benchmarks"]
-    tasks = {task["benchmark"]: task for task in plan.tasks if task["metric"] not in PERPLEXITIES}
+    found = found_before(plan)
     rows = []
-    for name, task in tasks.items():
+    for name, task in scored_tasks(plan).items():
         ceiling = found.get(name, {})
         rows.append(
             {
@@ -470,7 +501,7 @@ def benchmark_levels(plan: Plan) -> list[dict[str, Any]]:
                 "failed": ceiling.get("failed"),
                 "ceiling": ceiling.get("ceiling"),
                 "chance": task.get("chance"),
-                "trivial": task.get("trivial"),
+                "trivial": best_trivial(task, ceiling)[0],
                 "first_failed": ", ".join(ceiling.get("first", ())) or None,
             }
         )

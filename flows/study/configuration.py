@@ -232,9 +232,21 @@ class Study(Section):
 
     @model_validator(mode="after")
     def _has_the_weights_it_evaluates(self) -> Study:
+        asks_for_branches = self.evaluation.weights == "branches"
+        if asks_for_branches and not self.training.branches:
+            raise ValueError(
+                "evaluation.weights is 'branches', but training.branches is 0; set"
+                " training.branches, such as 0.1, or evaluate averaged weights"
+            )
+        if self.training.branches and not asks_for_branches:
+            raise ValueError(
+                f"training.branches is {self.training.branches:g}, but evaluation.weights is"
+                f" {self.evaluation.weights!r} and evaluates no branch; set evaluation.weights to"
+                " branches, or leave out training.branches"
+            )
         powers = [variant.training.get("averaging", 1) for variant in self.models.trained]
         all_averaged = self.training.averaging and all(powers)
-        if not all_averaged and self.evaluation.weights != "raw":
+        if not all_averaged and self.evaluation.weights in ("averaged", "both"):
             raise ValueError(
                 f"evaluation.weights is {self.evaluation.weights!r}, but training.averaging is 0"
                 " and keeps no average; set evaluation.weights to raw, or training.averaging"
@@ -400,6 +412,12 @@ class Study(Section):
         if self._changed or self._place != PRESETS:
             return False
         return bool(self.code_files)
+
+    @property
+    def weights_of_search(self) -> str:
+        """The weights by which `tune` chooses settings: its trainings have no branches."""
+        weights = self.evaluation.weights
+        return "averaged" if weights == "branches" else weights
 
     @property
     def study_id(self) -> str:

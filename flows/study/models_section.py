@@ -28,6 +28,7 @@ OF_ALL = (
     "seed",
     *HOW_FAR,
     "batch_tokens",
+    "branches",
     "loss_on",
     "device",
     "raw_checkpoints",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -197,6 +198,18 @@ class Training(settings_section(TrainingConfig, without=NOT_OF_A_STUDY)):
                 f"warmup_steps={self.warmup_steps:,} is more than all steps of {self.tokens:,}"
                 " tokens; give fewer"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _branches_end_apart(self) -> Training:
+        least = 2 * self.batch_tokens
+        for point, following in itertools.pairwise(self.points):
+            if self.branches and following - point < least:
+                raise ValueError(
+                    f"branches: the checkpoints at {point:,} and {following:,} tokens are less than"
+                    f" two optimiser steps ({least:,} tokens) apart, so that their branches may end"
+                    " at the same tokens; name fewer checkpoints"
+                )
         return self
 
     def recipe(self, seed: int) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.settings import read_object
 
 CHECKSUMS = "checksums.json"
+BRANCHES = "branches"  # folder of a run: its finished branches (training/branches.py)
+BRANCHING = "branching"  # folder of a run: what its unfinished branches resume from
 
 
 def write_checksums(folder: Path) -> None:
@@ -104,6 +106,20 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
         return read_checked(folder / "checkpoint.json")
     except FileNotFoundError:
         raise InputError(f"{folder / 'checkpoint.json'} is missing") from None
+
+
+def branch_name(start: int, end: int) -> str:
+    """Name the folder of a finished branch by its tokens: at its checkpoint, and at its end."""
+    return f"{start:015d}-{end:015d}"
+
+
+def list_branches(run: Path) -> list[tuple[int, int]]:
+    """List the finished branches of a run: the tokens at the checkpoint, and those at the end."""
+    branches = []
+    for path in sorted((run / BRANCHES).glob("[0-9]*[0-9]")):
+        start, _, end = path.name.partition("-")
+        branches.append((int(start), int(end)))
+    return branches
 
 
 def list_states(folder: Path) -> list[Path]:

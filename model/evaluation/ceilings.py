@@ -1,8 +1,10 @@
-"""Measure the ceiling of a benchmark: the share of its gold answers that its scorer calls right.
+"""Measure between which scores a model can lie on a benchmark: its ceiling and its floor.
 
-A scorer that does not know the form of its own gold answers makes every model worse than it is.
-The answers go through the very filters and metrics of the evaluation, in a process of their own
-(`gold_scores.py`) that is ended where an item takes too long.
+The ceiling is the share of the gold answers that the scorer calls right. The floor is the best
+score of a trivial rule (`trivial_answers.py`). A scorer that does not know the form of its own gold
+answers makes every model worse than it is. The answers go through the very filters and metrics of
+the evaluation, in a process of their own (`gold_scores.py`) that is ended where an item takes too
+long.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import queue
 import subprocess
 import tempfile
 import threading
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,21 +30,45 @@ ITEM_SECONDS = 20.0
 START_SECONDS = 300.0  # to import lm-eval, read the data, render the prompts of a task
 MOST_ENDED = 10  # processes of a task that an item may end; then its other items count as failed
 COLUMNS = ("item_id", "gold", "reason")
+FREQUENT = "most frequent answer"  # a trivial rule
+LONGEST = 200  # characters of an answer that is counted; a longer text is a solution
 
 
 @dataclass
 class Ceiling:
-    """What was found of a benchmark's gold answers.
+    """What was found of a benchmark's gold answers, and of trivial ones.
 
     `items` counts those that were scored, `failed` has the others than right ones: item id, gold
     answer, reason. `behind` are the scores of some answers that begin with the task's delimiter,
-    as a model writes them.
+    as a model writes them. `trivial` sums the scores of each trivial rule, and `answers` counts
+    the right gold answers by their text. `read` and `written` are the bytes that a model reads of
+    all items and the tokens that it may write. `read_answer` finds the answer in a solution.
     """
 
     items: int = 0
     failed: list[tuple[str, str, str]] = field(default_factory=list)
     right: list[float] = field(default_factory=list)
     behind: list[float] = field(default_factory=list)
+    trivial: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    answers: Counter[str] = field(default_factory=Counter)
+    read: int = 0
+    written: int = 0
+    read_answer: Callable[[str], str] = str.strip
+
+    @property
+    def frequent(self) -> str | None:
+        """The most frequent gold answer; None where answers are too long to be counted."""
+        # of equally frequent ones the first by name, whatever the order of the items
+        ranked = sorted(self.answers.items(), key=lambda each: (-each[1], each[0]))
+        return ranked[0][0] if ranked else None
+
+    @property
+    def floors(self) -> dict[str, float]:
+        """The score of each trivial rule, as a share of all items."""
+        scores = {rule: score / self.items for rule, score in self.trivial.items()}
+        if self.frequent is not None:
+            scores[FREQUENT] = self.answers[self.frequent] / self.items
+        return scores
 
     @property
     def share(self) -> float | None:
@@ -67,6 +94,13 @@ class Ceiling:
         if score is None:
             return
         self.items += 1
+        self.read += line.get("read", 0)
+        self.written += line.get("written", 0)
+        for rule, trivial_score in line.get("trivial", {}).items():
+            self.trivial[rule] += trivial_score or 0.0
+        answer = self.read_answer(line.get("answer") or "")
+        if score >= 1 and 0 < len(answer) <= LONGEST:
+            self.answers[answer] += 1
         if line["behind"] is not None:
             self.behind.append(line["behind"])
             self.right.append(score)
@@ -81,12 +115,14 @@ def measure_ceiling(
     trust_code: bool = False,
     item_seconds: float = ITEM_SECONDS,
     progress: Callable[[float, str], object] = lambda fraction, words: None,
+    read_answer: Callable[[str], str] = str.strip,
 ) -> Ceiling:
-    """Score the gold answers of all tasks of a benchmark.
+    """Score the gold answers of all tasks of a benchmark, and those of trivial rules.
 
-    Raises InputError for items without a right answer, and for a metric that a task does not have.
+    `read_answer` finds the answer in a worked solution, by which equal answers are counted. Raises
+    InputError for items without a right answer, and for a metric that a task does not have.
     """
-    ceiling = Ceiling()
+    ceiling = Ceiling(read_answer=read_answer)
     for number, specification in enumerate(tasks):
         _score_task(specification, ceiling, item_seconds, trust_code=trust_code)
         progress((number + 1) / len(tasks), f"gold answers of {specification['task']}")

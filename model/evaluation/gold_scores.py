@@ -1,10 +1,14 @@
-"""Score the gold answers of a benchmark's tasks, as if a model had given them.
+"""Score the gold answers of a benchmark's tasks, and trivial ones, as if a model had given them.
 
 `python -P -m dreamer_study.model.evaluation.gold_scores <job.json>` writes a line of JSON for each
 task and each item, as soon as the item is scored:
 
     {"task": "gsm8k", "items": 1319, "first": 0}
-    {"item": "gsm8k/0", "gold": "#### 18", "score": 1.0, "behind": 1.0, "error": ""}
+    {"item": "gsm8k/0", "gold": "#### 18", "score": 1.0, "behind": 1.0, "error": "",
+     "answer": "18", "trivial": {"empty answer": 0.0}, "read": 702, "written": 256}
+
+`answer` is the text by which equal gold answers are counted, `trivial` what trivial rules score,
+`read` the bytes that a model reads, and `written` the tokens that it may write.
 
 `ceilings.py` reads the lines, and ends this process where an item takes too long: some scorers can
 hang, in code that no signal of Python ends. Only lm-eval is imported, no model.
@@ -31,10 +35,17 @@ from dreamer_study.model.evaluation.lm_eval_definitions import (
     tune_libraries,
 )
 from dreamer_study.model.evaluation.right_answers import check_right_answers
+from dreamer_study.model.evaluation.trivial_answers import (
+    UNLIKELY,
+    answer_text,
+    bytes_read,
+    tokens_written,
+    trivial_answers,
+)
 from dreamer_study.pipeline.errors import InputError
 
-UNLIKELY = -1000.0  # log-likelihood of a choice that is not the right one
 _BEHIND = 20  # items of which the answer behind the delimiter is scored too
+_USUAL_LENGTH = 256  # tokens at most, lm-eval's limit where a task has none of its own
 
 
 def gold_scores(
@@ -64,16 +75,25 @@ def gold_scores(
             continue
         gold, answers = _gold_answers(task, instances)
         found, error = _best(score, instances, answers)
+        filtered = instances[0].filtered_resps.get(specification.get("filter") or "none")
         behind = None
         if number < _BEHIND and task.OUTPUT_TYPE == "generate_until" and gold:
             written = [f"{task.config.target_delimiter}{answer}" for answer in answers]
             behind, _ = _best(score, instances, written)
+        trivial = {
+            rule: _best(score, instances, [answer])[0]
+            for rule, answer in trivial_answers(task, instances).items()
+        }
         yield {
             "item": f"{name}/{number}",
             "gold": gold,
             "score": found,
             "behind": behind,
             "error": error,
+            "answer": answer_text(task, gold, filtered),
+            "trivial": trivial,
+            "read": bytes_read(task, instances, gold),
+            "written": tokens_written(task, instances, _USUAL_LENGTH),
         }
 
 

@@ -67,8 +67,10 @@ class EvaluationSettings:
     """Tokens in a batch, padding included; null: what suits the device."""
     depths: tuple[Count, ...] = ()
     """Further depths at which the last checkpoint of each recurrent run is evaluated."""
-    weights: Literal["averaged", "raw", "both"] = "averaged"
-    """Weights to evaluate: their running average, the raw ones of the last step, or both."""
+    weights: Literal["averaged", "raw", "both", "branches"] = "averaged"
+    """Weights to evaluate: their running average, the raw ones of the last step, both of these, or
+    those at the end of the branches that `training.branches` asks for.
+    """
 
 
 @checked("output")

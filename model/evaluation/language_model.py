@@ -73,8 +73,8 @@ class LanguageModel:
     """A network with its tokenizer.
 
     Setting `depth` runs a recurrent model at another depth than in training. `weights` tells which
-    weights of a checkpoint it has, "averaged" or "raw"; None: of no checkpoint. `finished(n)` is
-    called when n more requests, or fractions of requests, are done.
+    weights of a checkpoint it has, "averaged", "raw" or "branches"; None: of no checkpoint.
+    `finished(n)` is called when n more requests, or fractions of requests, are done.
     """
 
     def __init__(

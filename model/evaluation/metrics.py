@@ -126,9 +126,10 @@ def tables(
 ) -> dict[str, pa.Table]:
     """Build the rows of one checkpoint for each table.
 
-    `weights` says which weights of the checkpoint were scored: "averaged" or "raw". Raises
-    InputError where two tasks of a benchmark have different items of one id. Example: tasks a and b
-    of one benchmark, with items worth 1, 0, 0 and 1, give one row of value 0.5 over 4 items.
+    `weights` says which weights of the checkpoint were scored: "averaged", "raw" or "branches".
+    Raises InputError where two tasks of a benchmark have different items of one id. Example: tasks
+    a and b of one benchmark, with items worth 1, 0, 0 and 1, give one row of value 0.5 over 4
+    items.
     """
     benchmarks: dict[str, list[TaskScores]] = {}
     for task in scores:

@@ -55,6 +55,7 @@ from dreamer_study.model.training.recipe import (
     Positive,
     RateDecay,
     Schedule,
+    branch_tokens,
 )
 from dreamer_study.pipeline.errors import InputError, placing
 from dreamer_study.pipeline.settings import Count, FileName, checked, parse_file
@@ -77,6 +78,7 @@ LATER: dict[str, Any] = {
     "optimizer_config": {},
     "optimizer_files": {},
     "momentum": 0.95,
+    "branches": 0.0,
 }
 """Newer fields of TrainingConfig, with the value that all runs had before."""
 
@@ -136,6 +138,10 @@ class TrainingConfig:
     """Whether all models read a row as separate documents (apart) or as one text (joined)."""
     checkpoints: Annotated[tuple[NotNegative, ...], Field(strict=False)] = ()
     """Token counts at which a checkpoint is written; `tokens` is always added."""
+    branches: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
+    """After each checkpoint, a decay of the rate to 0 over this share of the tokens so far, in a
+    branch that is evaluated in place of the checkpoint; 0: none.
+    """
     raw_checkpoints: bool = False
     """Checkpoints hold the raw weights beside their average."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -162,6 +168,8 @@ class TrainingConfig:
                 f"checkpoints has {max(self.checkpoints)}, but it must be at most tokens"
                 f" ({self.tokens})"
             )
+        if self.branches:
+            self._check_branches()
         if self.optimizer_config and self.optimizer in (ADAMW, MUON):
             raise ValueError(
                 f"optimizer_config has arguments for your own class, but optimizer is"
@@ -174,6 +182,30 @@ class TrainingConfig:
             )
         return self
 
+    def _check_branches(self) -> None:
+        """Raise ValueError where a branch could not decay."""
+        if self.schedule != "constant":
+            raise ValueError(
+                f"branches is {self.branches:g}, but the schedule lets the learning rate decay"
+                " already; set schedule to constant, or leave out branches"
+            )
+        first = min((*self.checkpoints, self.tokens))
+        warm_up = self.warmup_steps * self.batch_tokens
+        if first < warm_up:
+            raise ValueError(
+                f"branches: the checkpoint at {first:,} tokens lies within the warm-up"
+                f" ({warm_up:,} tokens), where there is no rate to decay from; name later"
+                " checkpoints, or fewer warmup_steps"
+            )
+        own = branch_tokens(self.branches, first)
+        least = 2 * self.batch_tokens
+        if own < least:
+            raise ValueError(
+                f"branches: the branch from the checkpoint at {first:,} tokens has {own:,} tokens,"
+                f" less than two optimiser steps ({least:,} tokens); name later checkpoints, or a"
+                " larger share"
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values by field name, for JSON."""
         return {**dataclasses.asdict(self), "checkpoints": list(self.checkpoints)}
@@ -181,7 +213,11 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """One training run: a folder with `run.json`, which names the packed data."""
+    """One training run: a folder with `run.json`, which names the packed data.
+
+    A branch (branches.py) has the folder of its run in `branch_of`, and the tokens of the
+    checkpoint that it starts from in `branched_at`.
+    """
 
     folder: Path
     run_id: str
@@ -189,6 +225,13 @@ class TrainingRun:
     model: Architecture
     training: TrainingConfig
     data: Path
+    branch_of: Path | None = None
+    branched_at: int = 0
+
+    @property
+    def home(self) -> Path:
+        """The folder with run.json, the code and the progress; a branch has those of its run."""
+        return self.branch_of or self.folder
 
     def settings(self) -> dict[str, Any]:
         """Return all settings of run.json that affect the trajectory of the training.

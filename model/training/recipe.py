@@ -123,6 +123,11 @@ def spelled_out(training: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
+def branch_tokens(share: float, tokens: int) -> int:
+    """Return the tokens of a branch from a checkpoint, without those of its run before."""
+    return round(share * tokens)
+
+
 def decay_share(schedule: Any) -> float:
     """Return the share of a run's tokens in which its rate falls; a plain or a checked schedule."""
     if isinstance(schedule, RateDecay):

@@ -7,7 +7,8 @@
      "process": 26445, "machine": "node-3"}
 
 "state" is "starting", "running", "complete", "stopped" or "failed"; "note" says how a shortage of
-memory was met, if there was one.
+memory was met, if there was one, and from where a branch starts that is being trained. While it is,
+"tokens" stay those at its start.
 """
 
 from __future__ import annotations
@@ -98,14 +99,21 @@ class Recorder:
             self.log.flush()
             self.tell("running")
             self.flushed = now
-            with suppress(InputError, OSError):  # another study may want further checkpoints by now
-                trainer.points |= {*read_run(trainer.run.folder).training.checkpoints}
+            self._read_points()
+
+    def _read_points(self) -> None:
+        """Add the checkpoints that another study may have asked for by now."""
+        trainer = self.trainer
+        if trainer.run.branch_of:
+            return  # a branch has a checkpoint at its end only
+        with suppress(InputError, OSError):
+            trainer.points |= {*read_run(trainer.run.folder).training.checkpoints}
 
     def end(self, status: str) -> None:
         """Save the run as 'complete' or 'stopped'."""
         if self.saved != self.trainer.step:
             self.save()
-        self.tell(status)
+        self.tell("running" if self.trainer.run.branch_of else status)
 
     def fail(self) -> None:
         """Write the progress of a training that has failed; its newest state stays."""
@@ -148,14 +156,16 @@ class Recorder:
     def tell(self, state: str) -> None:
         """Rewrite `progress.json`, and every few seconds send the line."""
         trainer = self.trainer
+        run = trainer.run
         now = time.monotonic()
         self.past.append((now, trainer.tokens))
         then, tokens_then = self.past[0]
         tokens_left = max(0, self.goal - trainer.tokens)
         rate = (trainer.tokens - tokens_then) / (now - then) if now > then else None
         loss = trainer.losses[-1] if trainer.losses else None
+        notes = [self.without_engine, _halving(trainer), _branch(trainer)]
         values = {
-            "tokens": trainer.tokens,
+            "tokens": run.branched_at if run.branch_of else trainer.tokens,
             "target": self.goal,
             "loss": loss,
             "tokens_per_second": rate,
@@ -163,18 +173,16 @@ class Recorder:
             "ranks": trainer.ranks.count,
             "step": trainer.step,
             "state": state,
-            "note": "; ".join(filter(None, [self.without_engine, _halving(trainer)])),
+            "note": "; ".join(filter(None, notes)),
             "process": os.getpid(),
             "machine": socket.gethostname(),
         }
-        write_text_atomically(
-            trainer.run.folder / "progress.json", json.dumps(values), durable=False
-        )
+        write_text_atomically(run.home / "progress.json", json.dumps(values), durable=False)
         if state in ("complete", "stopped") or now - self.told >= LINE_SECONDS:
             loss_text = "" if loss is None else f"loss {loss:.3f}, "
             self.line(
-                f"{trainer.run.run_id}: {state}, step {trainer.step:,}, {trainer.tokens:,} tokens,"
-                f" {loss_text}{rate or 0:,.0f} tokens/s"
+                f"{run.run_id}: {_branch(trainer) or state}, step {trainer.step:,},"
+                f" {trainer.tokens:,} tokens, {loss_text}{rate or 0:,.0f} tokens/s"
             )
             self.told = now
 
@@ -185,6 +193,12 @@ def _without_engine(trainer: Trainer) -> str:
     if not is_ours or available(torch.float32):
         return ""
     return "no C engine: the numbers differ by rounding from those of a machine that has one"
+
+
+def _branch(trainer: Trainer) -> str:
+    """Say from where a branch starts; "" for a run."""
+    run = trainer.run
+    return f"branch from {run.branched_at:,} tokens" if run.branch_of else ""
 
 
 def _halving(trainer: Trainer) -> str:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dreamer_study.model.architectures.code import FOLDER as CODE
 from dreamer_study.model.checkpoints.models import TrainingState, save_state, save_weights
+from dreamer_study.model.training.branches import checkpoint_folder
 from dreamer_study.model.training.config import TrainingRun
 
 
@@ -19,7 +20,7 @@ def write_state(run: TrainingRun, state: TrainingState) -> None:
     # without parents: a run whose folder was moved fails here
     (run.folder / "state").mkdir(exist_ok=True)
     save_state(run.folder / "state", values["step"], state, run.training.keep)
-    folder = run.folder / "checkpoints" / f"{values['tokens']:015d}"
+    folder = checkpoint_folder(run, values["tokens"])
     if not values["due"] or folder.exists():
         return
     losses = values["losses"]
@@ -28,6 +29,8 @@ def write_state(run: TrainingRun, state: TrainingState) -> None:
         "loss": sum(losses) / len(losses) if losses else None,
         **{name: values[name] for name in ("tokens", "step", "epoch", "seconds", "stream_hash")},
     }
+    if run.branch_of:
+        description["branched_at"] = run.branched_at
     average = part_of(state, "average.")
     save_weights(
         folder,
@@ -36,7 +39,7 @@ def write_state(run: TrainingRun, state: TrainingState) -> None:
         description,
         average,
         keep_raw=run.training.raw_checkpoints or not average,
-        code=run.folder / CODE,
+        code=run.home / CODE,
     )
 
 

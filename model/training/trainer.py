@@ -51,6 +51,9 @@ LOSS_WINDOW = 100
 COUNTERS = ("step", "tokens", "epoch", "seconds", "stream_hash", "due", "log_bytes", "log_sum")
 """Attributes of a Trainer that are saved and restored as they are."""
 
+SAVED = (*COUNTERS, "losses", "halved", "origin")
+"""Values that every state has."""
+
 
 class Trainer:
     """Train a run: its model, average, optimiser, stream and counters.
@@ -74,7 +77,7 @@ class Trainer:
         self.config = run.training
         self.ranks = ranks or Ranks()
         own_files = {**getattr(run.model, "files", {}), **self.config.optimizer_files}
-        check_code(own_files, run.folder / CODE)
+        check_code(own_files, run.home / CODE)
         self.device = choose_device(self.config.device, self.ranks.local)
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
@@ -99,7 +102,7 @@ class Trainer:
             "code": {
                 **source_digests("dreamer_study.model.train"),
                 "torch": torch.__version__,
-                **versions(run.model, run.folder / CODE),
+                **versions(run.model, run.home / CODE),
             },
             "computed_on": f"{self.device.type} in {self.precision}",
         }
@@ -115,21 +118,14 @@ class Trainer:
         self.log_sum = 0
         self.code_change: dict[str, Any] | None = None  # accepted on this resume
 
-        state = newest_state(run.folder / "state", *COUNTERS, "losses", "halved", "origin")
-        if state:
-            self.code_change = find_code_change(run, state.values, self.origin, accept_code_change)
-        elif any((run.folder / "checkpoints").glob("[0-9]*")):
-            raise InputError(
-                f"{run.folder} has checkpoints, but no state to continue from; remove the folder to"
-                " start over"
-            )
+        state = self._find_state(accept_code_change)
         # for the initial weights, and for what a user's model draws; the stream draws by itself
         seed_all(self.config.seed)
         with self.device:
             self.model = build(
                 run.model,
                 self.precision,
-                code=run.folder / CODE,
+                code=run.home / CODE,
                 trust_code=trust_code,
                 empty=state is not None,
             )
@@ -143,7 +139,7 @@ class Trainer:
             load_tensors(self.model, tensors, run.folder / "state")
         # Behind `load_tensors`, as optimiser and average hold the very tensors of the model.
         self.optimizer = make_optimizer(
-            self.model, self.config, code=run.folder / CODE, trust_code=trust_code
+            self.model, self.config, code=run.home / CODE, trust_code=trust_code
         )
         self.average = WeightAverage(self.model.state_dict(), self.config.averaging)
         if state:
@@ -155,6 +151,30 @@ class Trainer:
             self.compile(dynamic=False)
         self.points = {*self.config.checkpoints, self.config.tokens}  # token counts of checkpoints
         self._next: tuple[int, Batch] | None = None  # the newest batch, and its step
+
+    def _find_state(self, accept_code_change: bool) -> TrainingState | None:
+        """Read the state to continue from; None where there is none.
+
+        A branch without a state of its own starts from its run's.
+        """
+        run = self.run
+        state = newest_state(run.folder / "state", *SAVED)
+        if state:
+            self.code_change = find_code_change(run, state.values, self.origin, accept_code_change)
+        elif any((run.folder / "checkpoints").glob("[0-9]*")):
+            raise InputError(
+                f"{run.folder} has checkpoints, but no state to continue from; remove the folder to"
+                " start over"
+            )
+        elif run.branch_of:
+            # the run's own trainer has just compared code and data with this state
+            start = newest_state(run.branch_of / "state", *SAVED)
+            assert start, "a branch starts from a state"
+            assert start.values["tokens"] == run.branched_at, "the run has not gone on"
+            # with a log of its own
+            own = {"losses": [], "due": False, "log_bytes": 0, "log_sum": 0}
+            state = TrainingState(start.tensors, {**start.values, **own})
+        return state
 
     def synchronize(self) -> None:
         """Copy the first rank's parameters, buffers and average.
@@ -369,6 +389,7 @@ class Trainer:
         write_state(self.run, TrainingState(copies, values))
 
     def _restore(self, state: TrainingState) -> None:
+        """Continue from a state."""
         values = state.values
         self.optimizer.load(part_of(state, "optimizer."))
         self.average.load(part_of(state, "average."))

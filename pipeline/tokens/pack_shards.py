@@ -52,8 +52,8 @@ from dreamer_study.pipeline.tokens.tokenizer import (
 from dreamer_study.pipeline.tokens.validation import (
     TUNING,
     VALIDATION,
+    bound_of,
     hash_bounds,
-    hashes_held_out,
     hold_out,
     take_held_out,
     write_held_out,
@@ -91,7 +91,6 @@ class _Job:
     chunks: int
     shards: int
     hash_bounds: tuple[int, ...]  # of each split that is held out
-    like: tuple[int, ...]  # hashes of the documents that another study holds out
     dtype: str
     end_token: int
     weights: tuple[tuple[str, float], ...]  # of the sources that have another weight than 1
@@ -159,6 +158,7 @@ def pack(
     chunks = _divide(files, int(chunk_bytes / most))
     if not chunks:
         raise InputError(f"nothing to pack in {source}: it holds no documents")
+    first_bound = bound_of(held_out_like) if held_out_like else 0
     job = _Job(
         tokenizer=str(tokenizer),
         output=str(output),
@@ -166,11 +166,10 @@ def pack(
         seed=seed,
         chunks=len(chunks),
         shards=max(1, -(-int(text_bytes * most) // shard_bytes)),
-        hash_bounds=hash_bounds(files[-1].stop, [validation, tuning]),
+        hash_bounds=hash_bounds(files[-1].stop, [validation, tuning], first=first_bound),
         dtype="uint16" if meta["vocabulary_size"] <= 2**16 else "uint32",
         end_token=meta["end_token"],
         weights=tuple(sorted((weights or {}).items())),
-        like=hashes_held_out(held_out_like) if held_out_like else (),
     )
     counted = []
     packed = []
@@ -213,7 +212,7 @@ def pack(
         if tuning:
             wanted[TUNING] = tuning
         items = dict.fromkeys(wanted, 0)
-        if job.hash_bounds[-1] or job.like:
+        if job.hash_bounds[-1]:
             items = write_held_out(held_out, output, wanted)
         if held_out_like:
             items[VALIDATION] = take_held_out(held_out_like, output)
@@ -296,7 +295,7 @@ def _encode_chunk(job: _Job, chunk: _Chunk) -> dict[str, Any]:
         lengths[:, 1] += 1  # the end mark
         tokens.append(np.insert(encoded.astype(job.dtype), ends, job.end_token))
         lengths_of_batches.append(lengths)
-        splits, documents = hold_out(batch, job.hash_bounds, job.like)
+        splits, documents = hold_out(batch, job.hash_bounds)
         trains = splits == ""
         times = np.where(trains, copies_of(batch["source"], job.weights, job.seed, first), 0)
         first += len(batch)

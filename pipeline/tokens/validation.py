@@ -49,30 +49,24 @@ LEAST_PACKED = 50  # documents for each one that a split is expected to hold out
 HELD_OUT = DROPPED.append(pa.field("hash", pa.uint64()))
 
 
-def hash_bounds(documents: int, wanted: Sequence[int]) -> tuple[int, ...]:
+def hash_bounds(documents: int, wanted: Sequence[int], *, first: int = 0) -> tuple[int, ...]:
     """Compute the bounds of the hashes of each split, which is to hold about `wanted` documents.
 
     A split has 2 % of the documents at most, and the hashes between the bound before it and its
     own. All documents of one question have one hash: where few questions have many documents, more
-    or fewer are held out.
+    or fewer are held out. Hashes below `first` are those of the validation split in any case.
     """
     shares = accumulate(min(most, documents // LEAST_PACKED) for most in wanted)
-    return tuple((share << 64) // max(documents, 1) for share in shares)
+    return tuple(first + (share << 64) // max(documents, 1) for share in shares)
 
 
-def hold_out(
-    documents: pa.RecordBatch, bounds: Sequence[int], like: Sequence[int] = ()
-) -> tuple[np.ndarray, pa.Table]:
-    """Find the split of each document, "" for one that trains; tabulate those that are held out.
-
-    Documents whose hash is in `like` are in the validation split too.
-    """
+def hold_out(documents: pa.RecordBatch, bounds: Sequence[int]) -> tuple[np.ndarray, pa.Table]:
+    """Find the split of each document, "" for one that trains; tabulate those that are held out."""
     hashes = np.zeros(len(documents), np.uint64)
-    if bounds[-1] or like:
+    if bounds[-1]:
         hashes = question_hashes(documents)
     numbers = np.searchsorted(np.array(bounds, np.uint64), hashes, side="right")
     splits = np.array([*SPLITS, ""])[numbers]
-    splits[np.isin(hashes, np.array(like, np.uint64))] = VALIDATION
     held_out = splits != ""
     chosen = pa.Table.from_batches([documents]).filter(pa.array(held_out))
     reasons = pa.array(splits[held_out], pa.string())
@@ -81,15 +75,15 @@ def hold_out(
     return splits, pa.table(columns, schema=HELD_OUT)
 
 
-def hashes_held_out(packed: Path) -> tuple[int, ...]:
-    """Return the hashes of the validation split of a packed folder, in ascending order."""
-    hashes: set[int] = set()
+def bound_of(packed: Path) -> int:
+    """Return a bound of the hashes of the validation split of a packed folder."""
+    highest = -1
     for path in shards(packed, "dropped"):
         for batch in read_shard(path):
             chosen = batch.filter(pc.equal(batch["reason"], VALIDATION))
             if len(chosen):
-                hashes.update(question_hashes(chosen).tolist())
-    return tuple(sorted(hashes))
+                highest = max(highest, int(question_hashes(chosen).max()))
+    return highest + 1
 
 
 def held_out_digest(packed: Path) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -33,12 +34,13 @@ from dreamer_study.reports.page.answer import first_screen
 from dreamer_study.reports.page.blocks import drawn, figures_in
 from dreamer_study.reports.page.sections import sections, study_file
 from dreamer_study.reports.page.toolbar import toolbar
-from dreamer_study.reports.style.theme import MARKERS, css_variables, styles
+from dreamer_study.reports.style.theme import MARKERS, Style, css_variables, styles
+from dreamer_study.reports.tables.examples import items_in_full
 from dreamer_study.reports.text.names import cut
 
 TEMPLATES = Path(__file__).resolve().parent
 STYLE = Path(style.__file__).resolve().parent
-SCRIPTS = ("choice", "words", "figures", "files", "tables", "page")
+SCRIPTS = ("choice", "words", "figures", "files", "tables", "answers", "page")
 FIGURE = re.compile(r'<figure [^>]*data-figure="([a-z0-9-]+)"')  # as the template writes them
 QUESTION = "How many training tokens does each architecture need to reach the same accuracy?"
 
@@ -135,9 +137,18 @@ def _page(data: StudyData, *, beside: bool, price: float | None) -> tuple[str, l
         library=packed_library() if figures else "",
         beside=beside,
         figures=packed(specifications) if specifications else None,
+        answers=_answers(data, looks),
         script=Markup(_script()),
     )
     return text, figures
+
+
+def _answers(data: StudyData, looks: Mapping[str, Style]) -> str:
+    """Pack what the page shows of one question; empty where no answers are known."""
+    if data.examples.empty:
+        return ""
+    of_items = items_in_full(data.examples, data.answers_over_training, looks)
+    return packed(json.dumps(of_items, separators=(",", ":"), allow_nan=False))
 
 
 def _template() -> jinja2.Template:

@@ -24,6 +24,7 @@ from dreamer_study.reports.tables import curation as curation_tables
 from dreamer_study.reports.tables import examples as example_tables
 from dreamer_study.reports.tables import results as result_tables
 from dreamer_study.reports.tables import runs as run_tables
+from dreamer_study.reports.tables.difficulty import difficulty
 from dreamer_study.reports.tables.hyperparameters import hyperparameters
 from dreamer_study.reports.text import token_stream
 from dreamer_study.reports.text.costs import total_cost
@@ -46,6 +47,7 @@ def sections(
     doubts = limitations(data)
     all_sections = [
         Section("ratios", "Ratios of training tokens", answer_blocks(data, styles)),
+        Section("difficulty", "Ratios by difficulty of the items", _difficulty(data, styles)),
         Section("accuracy", "Accuracy during training", _accuracy(data, styles)),
         Section("results", "Best results", _results(data, styles)),
         Section("examples", "What models answer", _examples(data, styles)),
@@ -57,6 +59,11 @@ def sections(
         Section("reproduce", "Run it again", _reproduction(data)),
     ]
     return [section for section in all_sections if section.blocks]
+
+
+def _difficulty(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
+    """Show the ratios on easy, middle and hard items, where `dreamer items` has computed them."""
+    return table_block(data, "difficulty", difficulty, styles)
 
 
 def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
@@ -75,6 +82,7 @@ def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
         folded += table_block(data, "curve", result_tables.curve_numbers, styles, depth)
     frames = "curve accuracy counted"
     blocks.append(drawing_block(data, frames, "final_accuracy.final_accuracy", styles))
+    blocks.append(drawing_block(data, "by_steps", "steps.accuracy_by_steps", styles))
     return [*blocks, *details_block("Losses, and the accuracies in numbers", folded)]
 
 

@@ -92,7 +92,7 @@ async function bringToLife() {
 async function start() {
   document.querySelectorAll("figure.table table").forEach(makeSortable);
   document.querySelectorAll("[data-copy]").forEach(makeCopied);
-  document.querySelectorAll(".filter").forEach(filterExamples);
+  document.querySelectorAll(".filter").forEach(browseAnswers);
   window.addEventListener("beforeprint", () => {
     document.querySelectorAll("main details:not(.query, #examples *)").forEach((part) => (part.open = true));
     drawForPrint();

@@ -45,30 +45,6 @@ function makeSortable(table) {
   });
 }
 
-// Leave the questions that one model answers right more often than another, by the notes "3 of 4" below the answers.
-function filterExamples(form) {
-  const menus = [form.elements.better, form.elements.worse];
-  const rows = [...document.querySelectorAll("#examples tbody tr")];
-  const shares = (row) => [...row.querySelectorAll("td:has(.note)")].map((cell) => {
-    const [right, seeds] = cell.querySelector(".note").textContent.split(" of ");
-    return [wordsOf(cell.closest("table").tHead.rows[0].cells[cell.cellIndex]), right / seeds];
-  });
-  const show = () => {
-    const [better, worse] = menus.map((menu) => menu.value);
-    const isLeft = (found) => found.some(([one, share]) => (!better || one === better)
-      && found.some(([other, less]) => (!worse || other === worse) && share > less));
-    if (better || worse) for (const part of document.querySelectorAll("#examples details:has(table)")) part.open = true;
-    for (const row of rows) row.hidden = Boolean(better || worse) && !isLeft(shares(row));
-    for (const menu of menus) remember(menu.name, menu.value || null);
-    form.querySelector("output").textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} shown`;
-  };
-  form.hidden = false;
-  for (const menu of menus) menu.value = [...menu.options].find((one) => one.value === kept(menu.name))?.value ?? "";
-  form.addEventListener("change", show);
-  form.addEventListener("reset", () => setTimeout(show));
-  show();
-}
-
 // What a part of a cell says: of a name that is cut in the middle the whole.
 const wordsOf = (node) => (node.title || node.querySelector?.("[title]")?.title || node.textContent).trim();
 

@@ -31,10 +31,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table; a row that is the `first` of a new group has a line above."""
+    """One row of a table; a row that is the `first` of a new group has a line above.
+
+    `item` is the question that the row is about, by which the page's script finds its answers.
+    """
 
     cells: tuple[Cell, ...]
     first: bool = False
+    item: str = ""
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,9 @@ OF_TRAINING: dict[str, Value] = {
     "Precision": "precision",
     "Loss on": "loss_on",
     "Averaging": "averaging",
+    "Branch from a checkpoint": lambda c: (
+        f"{c['branches']:g} of its tokens" if c.get("branches") else None
+    ),
     "Seeds": "seeds",
 }
 

@@ -20,7 +20,7 @@ from dreamer_study.reports.tables.cells import (
     table,
 )
 from dreamer_study.reports.text.names import depth_name, task_name, task_order
-from dreamer_study.reports.text.numbers import NOTHING, THIN, number, percent, ratio
+from dreamer_study.reports.text.numbers import NOTHING, THIN, duration, number, percent, ratio
 from dreamer_study.sql.names import AVERAGE
 
 NEAR = 0.05  # of their tokens: checkpoints of two models so near have one row
@@ -214,23 +214,40 @@ def benchmarks(
 
 
 def levels(rows: pd.DataFrame) -> Table:
-    """Tabulate between which scores of each benchmark a model can lie."""
+    """Tabulate the card of each benchmark: what is known of it before training."""
     body = []
     for row in rows.to_dict("records"):
+        has_floor = pd.notna(row["floor"])
+        floor = Cell(percent(row["floor"]), note=row["floor_rule"] or "") if has_floor else NOTHING
         cells = [
             task_name(row["task"]),
             percent(row["ceiling"]),
             number(row["failed"]),
             percent(row["chance"]),
             percent(row["trivial"]),
+            floor,
+            ratio(row["detectable"]),
+            duration(row["seconds"]),
         ]
         body.append((None, cells))
     return table(
         "table-levels",
-        "Between which scores a model can lie: the share of the gold answers that the benchmark's"
-        " own scorer calls right (ceiling) and the number of the others, guessing, and the best"
-        " trivial rule where known.",
-        [left("Benchmark"), "Ceiling", "Gold answers called wrong", "Chance", "Trivial rule"],
+        "What is known of each benchmark before training. A model can score from the floor"
+        " (guessing, or the best trivial rule where that scores more) to the ceiling, the share of"
+        " the gold answers that the benchmark's own scorer calls right. Detectable: the ratio that"
+        " four of five such studies detect by this benchmark alone, with the noise of the demo and"
+        " this benchmark's items. Evaluation: of one checkpoint on one device, estimated from its"
+        " tokens.",
+        [
+            left("Benchmark"),
+            "Ceiling",
+            "Gold answers called wrong",
+            "Chance",
+            "Trivial rule",
+            "Floor",
+            "Detectable",
+            "Evaluation",
+        ],
         body,
     )
 

@@ -73,7 +73,7 @@ def replicate_values(
         for (task,) in tasks
     }
     for name, weights in averages(connection, study_id, measure).items():
-        values[name] = _average_values(values, weights)
+        values[name] = average_values(values, weights)
     return values
 
 
@@ -215,7 +215,7 @@ def _values_within_errors(
     }
 
 
-def _average_values(
+def average_values(
     values: Mapping[str, Mapping[Checkpoint, np.ndarray]], weights: Mapping[str, float]
 ) -> dict[Checkpoint, np.ndarray]:
     """Average over weighted tasks at the checkpoints that all of them have."""

@@ -36,7 +36,7 @@ def task_notes(first: Asked, second: Asked) -> tuple[set[str], list[str]]:
 
 
 def weights_notes(first: Asked, second: Asked) -> list[str]:
-    """Return a line if one study evaluated raw weights and the other averaged weights.
+    """Return a line if one study evaluated other weights than the other: raw, averaged, branches.
 
     The curves then differ for this reason alone.
     """
@@ -51,8 +51,8 @@ def weights_notes(first: Asked, second: Asked) -> list[str]:
         for names, side in zip(kinds, SIDES, strict=True)
     ]
     return [
-        f"beware: the studies evaluated {', '.join(described)}; averaged weights are better at"
-        " equal tokens"
+        f"beware: the studies evaluated {', '.join(described)}; averaged weights, and those"
+        " after a decay (branches), are better at equal tokens"
     ]
 
 

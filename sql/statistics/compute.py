@@ -35,7 +35,7 @@ def compute_statistics(
     interval covers seeds only. If a study adds seeds until its intervals are narrow, the intervals
     of all looks together keep their level (sql/statistics/sequential.py).
     """
-    significance = NOMINAL if _adds_seeds(connection, study_id) else SIGNIFICANCE
+    significance = NOMINAL if adds_seeds(connection, study_id) else SIGNIFICANCE
     measured = connection.execute(
         "select metric, depth, variant, task, digest, noise_floor from measured_curves"
         " where study_id = ?",
@@ -86,7 +86,7 @@ def compute_statistics(
     return frame
 
 
-def _adds_seeds(connection: duckdb.DuckDBPyConnection, study_id: str) -> bool:
+def adds_seeds(connection: duckdb.DuckDBPyConnection, study_id: str) -> bool:
     """Tell whether a study adds seeds until its intervals are narrow, as its configuration says."""
     settings = "json_type(try_cast(config as json), '$.study.training.seeds_until')"
     query = f"select {settings} = 'OBJECT' from studies where study_id = ?"

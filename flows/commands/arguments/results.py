@@ -33,6 +33,7 @@ def add_results(commands: Commands) -> None:
     _add_atlas(commands)
     _add_sql(commands)
     _add_compare(commands)
+    _add_items(commands)
     _add_lm_eval(commands)
     _add_handing_on(commands)
 
@@ -130,6 +131,21 @@ def _add_compare(commands: Commands) -> None:
     add_root(compare, "the folder that a study writes to which is named by a preset or a file")
     compare.flag("--all", "also print what did not change")
     add_json(compare)
+
+
+def _add_items(commands: Commands) -> None:
+    items = commands.add(
+        "items",
+        "results.items:items",
+        "Say when models learn each item, and the answer by difficulty.",
+        more="The rows are stored in the results, for SQL and for the next report.",
+        examples=[
+            ("dreamer items demo", "ratios on the easy, the middle and the hard items"),
+            ("dreamer items results.duckdb --json", "with the learning time of every item"),
+        ],
+    )
+    add_study(items, RESULTS)
+    add_json(items)
 
 
 def _add_lm_eval(commands: Commands) -> None:

@@ -31,6 +31,7 @@ from dreamer_study.flows.plan.model_plan import PlannedModel, shown_name
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.model.module_config import DreamerConfig, ModuleConfig
+from dreamer_study.model.training.recipe import branch_tokens
 from dreamer_study.reports.text.numbers import counted, duration, figure, flops
 
 MOST_ELSEWHERE = 4  # variants of other studies whose costs are listed
@@ -159,7 +160,7 @@ def print_estimate(estimate: Estimate) -> None:
         ),
         "tokens": (
             f"{training.tokens:,} for each model, in steps of {training.batch_tokens:,};"
-            f" {counted(len(training.points), 'checkpoint')}"
+            f" {counted(len(training.points), 'checkpoint')}{_branches(estimate.study)}"
         ),
         "compute": f"{flops(estimate.flops)} FLOPs of training",
         **_time_lines(estimate),
@@ -169,12 +170,22 @@ def print_estimate(estimate: Estimate) -> None:
     }
     if estimate.benchmarks:
         console.print()
-        print_table(pd.DataFrame([_level_row(level) for level in estimate.benchmarks]))
+        print_table(pd.DataFrame([_card_row(card) for card in estimate.benchmarks]))
     console.print()
     print_fields((name, text) for name, text in lines.items() if text)
     print_fields(("WARNING", warning) for warning in estimate.warnings)
     remarks = [f"{model.name}: {remark}" for model in estimate.models for remark in model.remarks]
     print_fields(("note", note) for note in (*remarks, *estimate.notices))
+
+
+def _branches(study: Study) -> str:
+    """Say what the branches add to the tokens of a training; empty where there are none."""
+    training = study.training
+    if not training.branches:
+        return ""
+    added = sum(branch_tokens(training.branches, point) for point in training.points)
+    share = f"{100 * training.branches:.3g} %"
+    return f", from each a branch of {share} of its tokens ({added:,} tokens in all)"
 
 
 def _elsewhere(estimate: Estimate) -> str:
@@ -218,15 +229,18 @@ def _left(left: WorkLeft | None) -> str | None:
     return f"{trainings}, {evaluations} of checkpoints that are there"
 
 
-def _level_row(level: Mapping[str, Any]) -> dict[str, object]:
-    """Return what the store knows of a benchmark: ceiling, chance, the best trivial rule."""
+def _card_row(card: Mapping[str, Any]) -> dict[str, object]:
+    """Return what the store knows of a benchmark, in a line of 80 columns."""
+    seconds = card["seconds"]
     return {
-        "benchmark": level["task"],
-        "ceiling": _share(level["ceiling"]),
-        "gold answers called wrong": "-" if level["failed"] is None else level["failed"],
-        "chance": _share(level["chance"]),
-        "trivial rule": _share(level["trivial"]),
-        "first": level["first_failed"] or "",
+        "benchmark": card["task"],
+        "items": "-" if card["items"] is None else card["items"],
+        "wrong gold": "-" if card["failed"] is None else card["failed"],
+        "ceiling": _share(card["ceiling"]),
+        "floor": _share(card["floor"]),
+        "by": card["floor_rule"] or "-",
+        "detects": "-" if card["detectable"] is None else f"{card['detectable']:.2f}x",
+        "time": "-" if seconds is None else duration(seconds),
     }
 
 
@@ -286,10 +300,12 @@ def _disk(estimate: Estimate) -> str:
     study = estimate.study
     kinds = ""
     if study.training.averaging:
-        kinds = "averaged " if study.evaluation.weights == "averaged" else "raw and averaged "
+        has_both = study.evaluation.weights in ("raw", "both")
+        kinds = "raw and averaged " if has_both else "averaged "
+    branches = " and branches" if study.training.branches else ""
     whole = disk.checkpoints + disk.states + disk.data
     return (
-        f"{amount(whole)}: {amount(disk.checkpoints)} of {kinds}checkpoints,"
+        f"{amount(whole)}: {amount(disk.checkpoints)} of {kinds}checkpoints{branches},"
         f" {amount(disk.states)} to resume from, {amount(disk.data)} of data;"
         f" {amount(disk.free)} are free"
     )

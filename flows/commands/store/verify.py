@@ -23,7 +23,7 @@ from dreamer_study.flows.running.live_results import report_mark
 from dreamer_study.flows.running.result_rows import outputs_of
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
-from dreamer_study.model.checkpoints.checksums import damaged_files, damaged_state
+from dreamer_study.model.checkpoints.checksums import BRANCHES, damaged_files, damaged_state
 from dreamer_study.model.training.step_log import read_record
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import PARTIAL
@@ -134,9 +134,10 @@ def _damage_of(output: Path) -> dict[str, str]:
 
 
 def _damage_of_run(run: Path) -> dict[str, str]:
-    """Compare the checkpoints, the state and the log of a run with their checksums."""
+    """Compare the checkpoints, branches, state and log of a run with their checksums."""
     wrong = {}
-    for checkpoint in sorted(run.glob("checkpoints/[0-9]*[0-9]")):
+    folders = (*run.glob("checkpoints/[0-9]*[0-9]"), *run.glob(f"{BRANCHES}/[0-9]*[0-9]"))
+    for checkpoint in sorted(folders):
         for name, words in damaged_files(checkpoint).items():
             wrong[f"{checkpoint.relative_to(run)}/{name}"] = words
     for name, words in damaged_state(run / "state").items():

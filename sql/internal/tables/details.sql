@@ -6,7 +6,7 @@ create table if not exists internal.evaluation_versions ( -- One row: the code, 
     data_version varchar, -- of the benchmark's data
     harness_version varchar,
     packages varchar, -- JSON
-    weights varchar, -- of the checkpoint: 'averaged' or 'raw'
+    weights varchar, -- of the checkpoint: 'averaged' or 'raw', or 'branches' for those at the end of a branch
     primary key (run_id, tokens, task)
 );
 

@@ -28,6 +28,7 @@ ASKED = {
     "export": ["tables"],
     "publish": ["public"],
     "intervals": [],
+    "items": [],
     "dropped": [],
     "preview": [],
     "verify": [],

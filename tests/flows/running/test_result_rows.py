@@ -65,6 +65,12 @@ def test_all_that_evaluation_finds_is_entered_once(evaluated: Plan) -> None:
         def ask(query: str) -> list[tuple]:
             return connection.execute(query).fetchall()
 
+        asked = ask(
+            "select items.task, value from items left join item_facts using (task, item_id) where"
+            " items.task <> 'validation' group by all"
+        )
+        assert {task for task, steps in asked if steps is None} <= {"world_recall"}
+        assert {steps for task, steps in asked if task == "world_expressions"} > {1, 2}
         said = ask(
             "select run_id, tokens, step, epoch, loss, seconds, stream_hash from checkpoints order by all"
         )

@@ -427,3 +427,15 @@ def test_real_problems_stay_and_their_edits_go(tmp_path: Path) -> None:
 def test_settings_that_make_no_sense(wrong: dict) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         DedupSettings(**wrong)
+
+
+def test_with_remove_false_every_document_stays(tmp_path: Path) -> None:
+    rows = [("What is 2+2?", "4", "4"), ("what is 2 + 2?", "4", "4"), ("What is 3?", "3", "3")]
+    kept, dropped, results = run(tmp_path, rows, DedupSettings(responses_per_question=1))
+    assert len(kept) == 2
+    assert len(dropped) == 1
+    keep = DedupSettings(remove=False, responses_per_question=1)
+    kept, dropped, results = run(tmp_path / "kept", rows, keep)
+    assert len(kept) == 3
+    assert not dropped
+    assert [row["reason"] for row in results["counts"]] == ["kept"]

@@ -295,3 +295,46 @@ def test_a_single_question_that_is_held_out_is_refused(tokenizer: Path, tmp_path
     same = write(tmp_path / "in", [(held_out, f"{number}") for number in range(50)])
     with pytest.raises(InputError, match=r"held out or have a low weight; set data\.validation"):
         pack(same, tokenizer, tmp_path / "out", seed=0, validation=1, **OPTIONS)
+
+
+def test_the_documents_that_another_packing_holds_out_are_held_out_here(tmp_path: Path) -> None:
+    """However often they stand in the raw documents, and whatever their responses."""
+    few = documents(3000)
+    asked = few.filter([bool(question) for question in few["question"].to_pylist()])
+    with DocumentWriter(tmp_path / "clean") as writer:
+        writer.keep(asked)
+    copies = asked.set_column(asked.schema.get_field_index("response"), "response", asked["id"])
+    with DocumentWriter(tmp_path / "raw") as writer:
+        writer.keep(pa.concat_tables([copies, asked, asked]))
+    train_tokenizer(tmp_path / "clean", tmp_path / "tokenizer", 300)
+    settings = {"sequence_length": 64, "seed": 0}
+    folders = {name: tmp_path / f"packed-{name}" for name in ("clean", "raw", "tuned")}
+    first = pack(
+        tmp_path / "clean", tmp_path / "tokenizer", folders["clean"], validation=20, **settings
+    )
+    packed = pack(
+        tmp_path / "raw",
+        tmp_path / "tokenizer",
+        folders["raw"],
+        held_out_like=folders["clean"],
+        **settings,
+    )
+    assert packed["validation"] == first["validation"] > 0
+    for loss_on in ("all", "responses", "answers"):
+        items = [items_file(folders[name], loss_on).read_bytes() for name in ("clean", "raw")]
+        assert items[0] == items[1]
+    held_out = {row["question"] for row in read(folders["clean"], "dropped")}
+    assert {row["question"] for row in read(folders["raw"], "dropped")} == held_out
+    assert len(read(folders["raw"], "dropped")) == 3 * len(read(folders["clean"], "dropped"))
+
+    tuned = pack(
+        tmp_path / "raw",
+        tmp_path / "tokenizer",
+        folders["tuned"],
+        held_out_like=folders["clean"],
+        tuning=30,
+        **settings,
+    )
+    reasons = Counter(row["reason"] for row in read(folders["tuned"], "dropped"))
+    assert reasons["validation"] == 3 * len(read(folders["clean"], "dropped"))
+    assert tuned["tuning"] > 0

@@ -638,6 +638,15 @@ def test_a_long_response_without_marks_is_left_out_where_others_have_traces(tmp_
     assert len(read(tmp_path / "undeclared")) == 3
 
 
+def test_with_kept_traces_every_document_stays_as_it_is(tmp_path):
+    rows = [("q", "<think>hm</think>4"), ("q", "<think>never closed"), ("<think>a</think>b", "5")]
+    write(tmp_path / "in", table(rows, "a"))
+    result = strip_traces(tmp_path / "in", tmp_path / "out", marking="kept", longest_unmarked=3)
+    assert read(tmp_path / "out") == read(tmp_path / "in")
+    assert not read(tmp_path / "out", "dropped")
+    assert {(row["kind"], row["documents"]) for row in result["traces"]} == {("none", 3)}
+
+
 @needs_mirror
 def test_real_traces(tmp_path):
     """Of the reasoning-gym rows 78 open a trace without an end; 65 of them have an answer, marked

@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import altair as alt
+import pyarrow as pa
 import pytest
 
 from dreamer_study.pipeline.errors import InputError
@@ -25,7 +26,7 @@ from dreamer_study.reports.figures.rendering import put
 from dreamer_study.reports.page import report as page_of_study
 from dreamer_study.reports.page.report import write_data, write_report
 from dreamer_study.sql.materialised import keep_views
-from dreamer_study.sql.results import connect
+from dreamer_study.sql.results import connect, ingest
 from tests.reports.small_results import (
     RIGHT,
     STUDY,
@@ -299,6 +300,29 @@ def test_names_from_the_data_are_text_and_nothing_else(tmp_path: Path) -> None:
     assert HOSTILE in page.text
     assert IMAGE in page.text
     assert HOSTILE in json.dumps(page.figures)
+
+
+def test_a_file_from_before_there_were_facts_about_items_has_its_report(tmp_path: Path) -> None:
+    database = whole_study(tmp_path / "results.duckdb", {"LA": RIGHT["LA"], "DR": RIGHT["DR"]})
+    connection = connect(database)
+    connection.execute("drop table item_facts")
+    connection.execute("update schema_version set digest = 'older'")
+    connection.close()
+    page = read(write_report(database, STUDY, tmp_path / "report", papers=False))
+    assert "final-accuracy" in page.figures
+    assert "accuracy-by-steps" not in page.figures
+
+
+def test_steps_of_items_have_their_figure(tmp_path: Path) -> None:
+    database = whole_study(tmp_path / "results.duckdb", {"LA": RIGHT["LA"], "DR": RIGHT["DR"]})
+    facts = [
+        {"study_id": STUDY, "task": "gsm8k", "item_id": str(item), "fact": "steps", "value": steps}
+        for item, steps in ((0, 1), (1, 1), (39, 2))
+    ]
+    ingest(database, {"item_facts": pa.Table.from_pylist(facts)})
+    page = read(write_report(database, STUDY, tmp_path / "report", papers=False))
+    assert "accuracy-by-steps" in page.figures
+    assert "GSM8K, depth 4: LA from 100.0% at 1 to 0.0% at 2" in page.text
 
 
 def test_what_cannot_be_reported_on_is_one_clear_line(tmp_path: Path) -> None:

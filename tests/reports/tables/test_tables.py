@@ -12,7 +12,7 @@ from dreamer_study.model.config import DreamerConfig, la
 from dreamer_study.reports.data import read_study
 from dreamer_study.reports.style.theme import styles
 from dreamer_study.reports.tables.cells import Cell, Table, left, table
-from dreamer_study.reports.tables.examples import examples
+from dreamer_study.reports.tables.examples import examples, item_key, items_in_full
 from dreamer_study.reports.tables.hyperparameters import hyperparameters
 from dreamer_study.reports.tables.ratios import details, ranked, ratios
 from dreamer_study.reports.tables.results import benchmarks, results
@@ -260,3 +260,30 @@ def test_a_benchmark_has_its_sentence_once() -> None:
     made = benchmarks(scores, scores, scores.iloc[:0], versions, {"a": "Sums in words."})
     asked = [row.cells[1].text for row in made.rows]
     assert asked == ["Sums in words.", ""]
+
+
+def test_one_question_has_the_answers_of_all_models_and_the_way_to_them() -> None:
+    item = {"depth": 4, "task": "a", "item_id": "a/7", "question": "1 + 1?", "gold": "2"}
+    answers = [
+        {**item, "variant": "DR", "text": "2", "share_right": 1.0, "seeds": 2.0},
+        {**item, "variant": "LA", "text": None, "share_right": 0.5, "seeds": 2.0},
+    ]
+    place = {"depth": 4, "task": "a", "item_id": "a/7", "variant": "LA", "seeds": 2.0}
+    way = [{**place, "tokens": 10.0, "right": 0.0}, {**place, "tokens": 20.0, "right": 1.0}]
+    looks = styles(["LA", "DR"])
+    (key,) = made = items_in_full(pd.DataFrame(answers), pd.DataFrame(way), looks)
+    assert key == "4:a/7"
+    assert (made[key]["question"], made[key]["gold"]) == ("1 + 1?", "2")
+    first, second = made[key]["answers"]
+    assert first == {
+        "variant": "LA",
+        "text": "–",
+        "right": 1.0,
+        "seeds": 2,
+        "way": [[10.0, 0.0, 2], [20.0, 1.0, 2]],
+    }
+    assert (second["variant"], second["way"]) == ("DR", [])
+
+
+def test_a_question_of_an_id_without_its_benchmark_is_named_with_it() -> None:
+    assert item_key({"depth": 4, "task": "a", "item_id": "7"}) == "4:a/7"

@@ -3,9 +3,11 @@ depths."""
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
-from tests.sql.by_hand import efficiency, enter, put
+from dreamer_study.sql.results import ingest, query
+from tests.sql.by_hand import efficiency, enter, enter_scores, put
 
 # Which number is the accuracy
 # ---------------------------------------------------------------------------------------
@@ -284,3 +286,25 @@ def test_the_answer_of_a_model_is_that_of_most_seeds_at_the_last_checkpoint_that
         ("LA", "3 + 4?", "7", "7", pytest.approx(2 / 3), 3, pytest.approx(2 / 3)),
         ("DR", "3 + 4?", "7", "3", 0, 3, pytest.approx(2 / 3)),
     ]
+
+
+# Facts about items
+# --------------------------------------------------------------------------------------------------------
+
+
+def test_the_accuracy_of_each_value_of_a_fact_is_over_its_items_at_the_end(path):
+    right = {10: [0.0, 0.0, 0.0, 0.0], 20: [1.0, 1.0, 0.0, 1.0]}
+    enter_scores(path, {"LA": {"t": right}}, chance=0.25)
+    facts = [
+        {"study_id": "s", "task": "t", "item_id": item, "fact": "steps", "value": steps}
+        for item, steps in (("t/0", 1), ("t/1", 1), ("t/2", 2))  # nothing is known of the last item
+    ]
+    ingest(path, {"item_facts": pa.Table.from_pylist(facts)})
+    rows = query(path, "from accuracy_by_fact('s')").to_dict("records")
+    assert [(row["value"], row["accuracy"], row["items"]) for row in rows] == [(1, 1, 2), (2, 0, 1)]
+    assert {row["tokens"] for row in rows} == {20}
+    assert {row["chance"] for row in rows} == {0.25}
+    first, second = (row["stderr"] for row in rows)
+    assert first == 0
+    assert second != second  # of one item no error is known
+    assert not len(query(path, "from accuracy_by_fact('another')"))
