@@ -19,6 +19,7 @@ from dreamer_study.sql.names import AVERAGE
 
 VALIDATION = "validation"
 AT_LEAST, AT_MOST = "at least", "at most"
+YOURS = "(yours)"  # behind a name that the atlas has too
 # Columns that each ability has.
 OF_ABILITY = ("ratio", "low", "high", "bound", "reached", "near_chance", "best")
 
@@ -133,12 +134,16 @@ def with_study(atlas: Atlas, database: Path, study_id: str) -> Atlas:
         raise InputError(f"{database}: the study has trained nothing beside the atlas")
     ratios = ratios[ratios["variant"].isin(own) & (ratios["baseline"] == atlas.baseline)]
     described = describe(frames, atlas.baseline)
+    measured = set(atlas.architectures["variant"])
+    names = {name: f"{name} {YOURS}" if name in measured else name for name in own}
+    described = described.assign(variant=described["variant"].map(names))
+    ratios = ratios.assign(variant=ratios["variant"].map(names))
     return Atlas(
         world=atlas.world,
         architectures=pd.concat([atlas.architectures, described], ignore_index=True),
         ratios=pd.concat([atlas.ratios, ratios], ignore_index=True),
         left_out=atlas.left_out,
-        own=own,
+        own=tuple(names.values()),
     )
 
 

@@ -19,6 +19,7 @@ from dreamer_study.flows.commands.results.atlas import ratio_cell, unmatched_flo
 from dreamer_study.reports.figures.ability_map import ability_map
 from dreamer_study.reports.figures.forest import forest
 from dreamer_study.reports.figures.rendering import Figure, save
+from dreamer_study.reports.text.numbers import number
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER / "README.md"
@@ -91,7 +92,7 @@ def architectures(atlas: Atlas) -> Iterator[str]:
                 f"{row['parameters']:,}",
                 f"{gap:+.1%}{apart}",
                 rate if row["rate_inside"] else f"{rate} (edge)",
-                f"{row['tokens_per_second']:,}",
+                number(row["tokens_per_second"]),
                 str(row["seeds"]),
             ]
         )

@@ -20,7 +20,7 @@ from dreamer_study.reports.text.ratios import LEAST, MOST
 FIRST = "mixture"  # the world that is shown where none is named
 DRAWN = (".svg", ".pdf", ".png")
 NOT_REACHED = "†"
-YOURS = "*"
+OWN = "*"
 MATCHED = 0.02  # of the baseline's FLOPs
 
 
@@ -87,7 +87,7 @@ def _cells(shown: Atlas, row: Mapping[str, Any]) -> dict[str, object]:
     """Format a row of the table for a terminal."""
     name = row["variant"]
     if name in shown.own:
-        name += f" {YOURS}"
+        name += f" {OWN}"
     abilities = {ability.name: ratio_cell(ability, row) for ability in shown.abilities}
     return {
         "architecture": name,
@@ -113,7 +113,9 @@ def ratio_cell(ability: Ability, row: Mapping[str, Any]) -> str:
         text = f"{LEAST if values['bound'] == AT_LEAST else MOST} {text}"
     elif ends := interval(values):
         text += f" ({ends})"
-    return text if row[f"{ability.name}_reached"] else f"{text} {NOT_REACHED}"
+    reached = row[f"{ability.name}_reached"]
+    is_short = pd.notna(reached) and not reached
+    return f"{text} {NOT_REACHED}" if is_short else text
 
 
 def _remarks(shown: Atlas) -> list[str]:
@@ -129,7 +131,7 @@ def _remarks(shown: Atlas) -> list[str]:
         f" {shown.baseline} did. Seeds: {_span(seeds)}. Measured {_span(made)}.",
     ]
     if shown.own:
-        lines.append(f"{YOURS}: trained by your study; tokens/s of other machines do not compare.")
+        lines.append(f"{OWN}: trained by your study; tokens/s of other machines do not compare.")
     at_edge = architectures[~architectures["rate_inside"].astype(bool)]
     if len(at_edge):
         names = ", ".join(at_edge["variant"])
