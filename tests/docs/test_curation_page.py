@@ -26,7 +26,7 @@ PAGE = script()
 def test_the_tables_are_made_from_rows(tmp_path: Path) -> None:
     row = {"study": "recipes-raw", "task": "average", "metric": "loss", "seeds": 4}
     row |= {"ratio": 1.1, "low": 1.05, "high": 1.2, "significant": True, "detectable": 1.08}
-    nothing = {name: None for name in ("ratio", "low", "high", "significant", "detectable")}
+    nothing = dict.fromkeys(("ratio", "low", "high", "significant", "detectable"))
     rows = [row, {**row, **nothing, "metric": "accuracy"}, {**row, "task": "world_recall"}]
     pd.DataFrame(rows).to_csv(tmp_path / "ratios.csv", index=False)
     leak = {"study": "recipes-raw", "task": "all", "items": "leaked", "number": 40}
