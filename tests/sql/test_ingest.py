@@ -267,6 +267,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "benchmark_levels",
             "study_inputs",
             "origins",
+            "found_items",
         )
     },
     "runs": (RUN, {"study_id": "s", "run_id": "r"}),
