@@ -112,8 +112,8 @@ class Data(Section):
     like: str | None = Field(
         None,
         description=(
-            "Another study, by its file or folder, whose tokenizer and held-out documents this one"
-            " takes, so that both measure the same: `dreamer compare --tokens`."
+            "Another study (a preset, its file or folder) whose tokenizer and held-out documents"
+            " this one takes, so that both measure the same: `dreamer compare --tokens`."
         ),
     )
     tokenizer: Tokenizer = Field(

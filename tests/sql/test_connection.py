@@ -117,13 +117,17 @@ def test_a_file_from_before_a_table_is_read_by_views_of_this_program_and_gets_th
         connection.execute("create or replace view funnel as select 1 as old")
         connection.execute("drop view internal.model_answers")
         connection.execute("drop table answers")
+        connection.execute("drop table internal.found_items")
     before = path.read_bytes()
     assert "stage" in results.query(path, "from funnel").columns
     assert results.query(path, "from answers").empty
+    with results.connect(path, read_only=True) as connection:
+        assert not connection.execute("from found_items").fetchall()
     assert path.read_bytes() == before
     results.connect(path).close()
     with duckdb.connect(str(path), read_only=True) as connection:
-        assert connection.execute("select count(*) from main.answers").fetchall() == [(0,)]
+        for table in ("main.answers", "internal.found_items"):
+            assert connection.execute(f"select count(*) from {table}").fetchall() == [(0,)]
 
 
 def test_readers_neither_need_nor_take_the_right_to_write(path):

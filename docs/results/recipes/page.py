@@ -9,6 +9,7 @@ tables of `README.md` from these by SQL. Without studies it makes the tables alo
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -74,9 +75,10 @@ def with_tables(page: str, folder: Path) -> str:
 
 def table(query: str, rows: Path) -> str:
     """Return the answer of a query over a file of rows as a table in Markdown."""
-    result = duckdb.execute(query, [str(rows)])
-    names = [name for name, *_ in result.description]
-    lines = [names, ["---"] * len(names), *result.fetchall()]
+    with closing(duckdb.connect()) as connection:
+        result = connection.execute(query, [str(rows)])
+        names = [name for name, *_ in result.description]
+        lines = [names, ["---"] * len(names), *result.fetchall()]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 

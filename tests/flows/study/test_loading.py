@@ -66,6 +66,7 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
             ("name: tiny", "name: tiny\nname: other"),
             "'name' is given twice, the second time in line",
         ),
+        (("data:", "data:\n  like: demo"), "are those of demo; leave out tokenizer"),
         (("data:", "data:\n  deduplicate: false"), "data.deduplicate: false switches nothing"),
         (("data:", "data:\n  decontaminate: false"), "leave the key out for the defaults"),
         (("tokens: 24_000", "tokens: 24_000\n  tokens: 5"), "the key 'tokens' is given twice"),

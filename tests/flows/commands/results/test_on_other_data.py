@@ -160,10 +160,14 @@ def test_leaks_raise_the_leaked_items_and_no_others(
     assert main(["compare", "--tokens", str(clean), str(leaks)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert f"leaks LA of depth 4 all leaked {LEAKED}" in printed
+    # twice the speed lifts every item's accuracy by 0.1, also of items that never leaked
+    spill = a_study(tmp_path / "spill.duckdb", "spill", ratio=0.5, leaked=LEAKED)
+    rows = {row["items"]: row for row in document(capsys, clean, spill)["leaks"]}
+    assert rows["others"]["difference"] == pytest.approx(0.1, abs=0.02)
+    assert rows["others"]["low"] > 0
     # an item that both have trained on is neither leaked nor clean
     both = a_study(tmp_path / "both.duckdb", "both", leaked=LEAKED)
-    rows = {row["items"]: row for row in document(capsys, leaks, both)["leaks"]}
-    assert not rows
+    assert not document(capsys, leaks, both)["leaks"]
 
 
 def test_other_questions_are_refused(
