@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dreamer_study.reports.data import StudyData
+from dreamer_study.reports.data import StudyData, json_object
 from dreamer_study.reports.text.numbers import counted, duration, flops, listed, tokens
 
 
@@ -23,4 +23,7 @@ def total_cost(data: StudyData) -> str:
         parts.append(f"{flops(float((costs['tokens'] * costs['flops']).sum()))} FLOPs")
     if len(parts) < 2:
         return ""
-    return f"The {counted(len(runs), 'training')} took {listed(parts)} in all."
+    left_out = ""
+    if any(json_object(recipe).get("branches") for recipe in runs["recipe"]):
+        left_out = ", without the branches from checkpoints before the last one"
+    return f"The {counted(len(runs), 'training')} took {listed(parts)} in all{left_out}."
