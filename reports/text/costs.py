@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dreamer_study.reports.data import StudyData
+from dreamer_study.reports.data import StudyData, json_object
 from dreamer_study.reports.text.numbers import counted, duration, figure, flops, listed, tokens
 
 HOUR = 3600  # seconds
@@ -28,9 +28,13 @@ def total_cost(data: StudyData, price: float | None = None) -> str:
     costs = runs[["depth", "variant", "tokens"]].merge(data.costs, how="left")
     if len(costs) and costs["flops"].notna().all():
         parts.append(f"{flops(float((costs['tokens'] * costs['flops']).sum()))} FLOPs")
+    left_out = ""
+    if any(json_object(recipe).get("branches") for recipe in runs["recipe"]):
+        left_out = ", without the branches from checkpoints before the last one"
     sentences = []
     if len(parts) >= 2:
-        sentences.append(f"The {counted(len(runs), 'training')} took {listed(parts)} in all.")
+        took = f"The {counted(len(runs), 'training')} took {listed(parts)} in all{left_out}."
+        sentences.append(took)
     if price is not None:
         sentences.append(_money(runs, price))
     return " ".join(sentences)

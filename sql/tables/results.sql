@@ -44,7 +44,7 @@ create table if not exists runs ( -- One row: a training run of a study: a model
     model_id varchar,
     seed bigint, -- seed of the initial weights and of the order of the documents
     status varchar, -- complete, screened (another seed continued), failed, stopped, waiting, training or evaluating
-    tokens bigint check (tokens >= 0), -- training tokens of the run that belong to the study
+    tokens bigint check (tokens >= 0), -- training tokens of the run that belong to the study; with branches, the end of the last
     seconds double, -- seconds of training
     device varchar, -- name of the device that trained the run
     tokens_per_second double, -- speed of training, all devices together
@@ -95,7 +95,7 @@ create table if not exists steps ( -- One row: an optimiser step of a run.
 
 create table if not exists evaluations ( -- One row: a metric of a task at a checkpoint of a run.
     run_id varchar,
-    tokens bigint check (tokens >= 0), -- training tokens at the checkpoint
+    tokens bigint check (tokens >= 0), -- training tokens at the checkpoint, or at the end of its branch
     task varchar, -- name of the benchmark; 'average' over benchmarks and 'validation' for held-out documents
     metric varchar, -- lm-eval's name of the metric
     filter varchar default 'none', -- name of the lm-eval filter that extracts the answer
@@ -146,9 +146,10 @@ create table if not exists expert_usage ( -- One row: how often a run selects an
     selections bigint check (selections >= 0) -- number of selections
 );
 
-create table if not exists checkpoints ( -- One row: a checkpoint that a training run wrote.
+-- Where a study evaluates branches, a row is the end of a branch: its run up to the checkpoint, and the branch after it.
+create table if not exists checkpoints ( -- One row: a checkpoint that a training run wrote, or the end of a branch from it.
     run_id varchar,
-    tokens bigint check (tokens >= 0),
+    tokens bigint check (tokens >= 0), -- training tokens up to there, of the run and of its branch
     step bigint check (step >= 0), -- number of the optimiser step, from 1
     epoch double, -- number of passes over the corpus
     loss double, -- mean loss over the last steps, in nats per token
