@@ -46,7 +46,7 @@ def test_every_page_of_a_study_is_in_the_index() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [str(path.relative_to(RESULTS)) for path in RESULTS.glob("*/*.md")]
+    "page", [str(path.relative_to(RESULTS)) for path in RESULTS.glob("*/README.md")]
 )
 def test_a_page_of_a_study_begins_with_its_table(page: str) -> None:
     lines = (RESULTS / page).read_text(encoding="utf-8").splitlines()
