@@ -90,12 +90,13 @@ def benchmark_cards(plan: Plan) -> list[dict[str, Any]]:
         floors = known.get("floors", {})
         scores = [score for score in (chance, trivial) if score is not None]
         floor = max(scores, default=None)
+        by = GUESSING if floor == chance else rule
         rows.append(
             {
                 "study_id": study.study_id,
                 "task": name,
                 "floor": floor,
-                "floor_rule": GUESSING if floor == chance else rule,
+                "floor_rule": None if floor is None else by,
                 **{each.replace(" ", "_"): floors.get(each) for each in RULES},
                 "frequent_text": known.get("frequent"),
                 "tokens": _tokens(study, name, known),

@@ -232,12 +232,11 @@ def levels(rows: pd.DataFrame) -> Table:
         body.append((None, cells))
     return table(
         "table-levels",
-        "What is known of each benchmark before training. A model can score from the floor"
-        " (guessing, or the best trivial rule where that scores more) to the ceiling, the share of"
-        " the gold answers that the benchmark's own scorer calls right. Detectable: the ratio that"
-        " four of five such studies detect by this benchmark alone, with the noise of the demo and"
-        " this benchmark's items. Evaluation: of one checkpoint on one device, estimated from its"
-        " tokens.",
+        "What is known of each benchmark before training. A model scores from the floor (guessing,"
+        " or the best trivial rule where that scores more) to the ceiling, the share of the gold"
+        " answers that the benchmark's own scorer calls right. Detectable: the ratio that four of"
+        " five such studies detect by this benchmark alone, with the noise of the demo and this"
+        " benchmark's items. Evaluation: of one checkpoint on one device, by its tokens.",
         [
             left("Benchmark"),
             "Ceiling",

@@ -12,6 +12,7 @@ from dreamer_study.model.evaluation.ceilings import Ceiling, measure_ceiling
 from dreamer_study.pipeline.benchmarks.items import task_specifications
 from dreamer_study.pipeline.benchmarks.table import BENCHMARKS
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.columns.answers import last_boxed
 from dreamer_study.pipeline.worlds.settings import WorldSettings
 from dreamer_study.pipeline.worlds.tasks import world_specifications
 from dreamer_study.pipeline.worlds.world import write_world
@@ -119,6 +120,49 @@ def test_a_choice_is_right_by_its_label_alone(tmp_path: Path) -> None:
         assert found.items == 4
         # the second of two equal choices is never the first likeliest
         assert [item for item, *_ in found.failed] == ["mine/2"]
+
+
+def test_trivial_rules_choose_by_place_and_length(tmp_path: Path) -> None:
+    definition = {
+        "output_type": "multiple_choice",
+        "doc_to_choice": "{{choices}}",
+        "doc_to_target": "{{label}}",
+        "metric_list": [{"metric": "acc"}, {"metric": "acc_norm"}],
+    }
+    rows = [("3 44 555", 2), ("3 44 555", 0), ("44 3 555", 0), ("1 44 2", 1)]
+    items = [
+        {"question": "q", "choices": choices.split(), "label": label} for choices, label in rows
+    ]
+    for metric in ("acc", "acc_norm"):
+        found = measured(tmp_path, items, definition, metric=metric)
+        assert found.floors == {
+            "first choice": 0.5,
+            "last choice": 0.25,
+            "longest choice": 0.5,
+            "shortest choice": 0.25,
+            "most frequent answer": 0.5,
+        }
+        assert found.frequent == "44"
+        assert found.written == 0
+        assert found.read > 0
+
+
+def test_an_answer_that_is_often_right_and_an_empty_one_have_a_score(tmp_path: Path) -> None:
+    found = measured(tmp_path, answers("7", "7", "8", "x"), FLEXIBLE, filter="last")
+    # x is no number: the filter finds none in the gold answer, so that no answer is right
+    assert found.floors == {"empty answer": 0.0, "most frequent answer": 0.5}
+    assert found.frequent == "7"
+    assert found.written == 4 * 256
+
+
+def test_the_frequent_answer_of_a_solution_is_the_one_that_is_read(tmp_path: Path) -> None:
+    texts = (r"so \boxed{7}", r"then \boxed{7}", r"and \boxed{9}", "w" * 300)
+    found = measured(
+        tmp_path, answers(*texts), {}, read_answer=lambda text: last_boxed(text) or text
+    )
+    assert found.frequent == "7"
+    assert found.floors["most frequent answer"] == 0.5
+    assert sum(found.answers.values()) == 3  # a solution without an answer is not counted
 
 
 SLOW = """
