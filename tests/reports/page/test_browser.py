@@ -449,6 +449,17 @@ def test_the_dark_is_dark(page: Browser) -> None:
     assert page.run(ink) != light
 
 
+def test_a_ranked_table_stands_above_the_figure_on_a_phone(page: Browser) -> None:
+    """The table has a column of its own on a desktop, for which a phone has no room."""
+    page.run("document.querySelector('.said').append(document.createElement('table'))")
+    columns = (
+        "getComputedStyle(document.querySelector('#first')).gridTemplateColumns.split(' ').length"
+    )
+    assert page.run(columns) == 2
+    page.size(390, 844, phone=True)
+    assert page.run(columns) == 1
+
+
 def test_a_phone_needs_no_scrolling_to_the_side(page: Browser) -> None:
     page.size(360, 740, phone=True)
     page.draw_all()
