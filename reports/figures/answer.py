@@ -28,7 +28,13 @@ from dreamer_study.reports.figures.ratios import (
 )
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style, ordered, present
-from dreamer_study.reports.text.names import depth_name, measure_label, measure_name, shortest
+from dreamer_study.reports.text.names import (
+    depth_name,
+    measure_label,
+    measure_name,
+    owner,
+    shortest,
+)
 from dreamer_study.reports.text.numbers import listed, times, tokens
 from dreamer_study.reports.text.ratios import leading, score
 
@@ -299,7 +305,7 @@ def _tokens_in_words(row: Mapping[str, Any], grid: Grid) -> str:
         return text
     if row["at_first"] or row["baseline_at_first"]:
         return text  # a ratio of bounds says little
-    return f"{text}, {times(row['tokens'] / row['baseline_tokens'])} {grid.baseline}’s"
+    return f"{text}, {times(row['tokens'] / row['baseline_tokens'])} {owner(grid.baseline)}’s"
 
 
 def _chart(
@@ -502,7 +508,9 @@ def _strip_texts(
         {"place": step + ANSWER + 1, "words": f"Tokens to {grid.in_words(value)}"}
         for step, value in grid.scores.items()
     ]
-    words = f"Training tokens over {grid.baseline}’s"
+    named = owner(grid.baseline)
+    of_training = "Training tokens" if named == grid.baseline else "Tokens"  # a long name
+    words = f"{of_training} over {named}’s"
     frame = pd.DataFrame([{"place": ANSWER, "words": words}, *places])
     heading = alt.Chart(chart.records(frame, ["place", "words"]))
     heading = heading.transform_filter(f"datum.place === {slider}")

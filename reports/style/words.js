@@ -111,8 +111,8 @@ function say(element, text) {
 function sayTexts(figure) {
   const texts = textsOf(figure);
   say(figure.querySelector(".title"), texts.title);
-  figure.querySelector("figcaption .finding").textContent = texts.finding;
-  figure.querySelector("figcaption .caption").textContent = texts.caption;
+  say(figure.querySelector("figcaption .finding"), texts.finding);
+  say(figure.querySelector("figcaption .caption"), texts.caption);
   figure.querySelectorAll(".panel").forEach((panel, number) => {
     say(panel.querySelector(".panel-title"), texts.panels[number].title);
     panel.querySelector(".plot").setAttribute("aria-label", texts.panels[number].description);

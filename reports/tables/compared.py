@@ -8,7 +8,7 @@ import pandas as pd
 
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.style.theme import Style, ordered
-from dreamer_study.reports.tables.cells import Table, left, model_cells, table
+from dreamer_study.reports.tables.cells import Cell, Table, left, model_cells, table
 from dreamer_study.reports.text.names import architecture_in_words, layers_of
 from dreamer_study.reports.text.numbers import NOTHING, counted, listed, tokens
 
@@ -35,7 +35,7 @@ def compared(
         config = configurations.get(model)
         cells = [
             *model_cells(*model, styles),
-            architecture_in_words(config) or NOTHING,
+            Cell(architecture_in_words(config) or NOTHING, kind="long"),
             layers_of(config),
             tokens(row["parameters_billion"] * 1e9),
             tokens(row["flops_billion_per_token"] * 1e9),

@@ -106,7 +106,7 @@ def details(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int, tuned: 
             ratio(row["factor"]),
             tokens(row["variant_tokens"]),
             tokens(row["baseline_tokens"]),
-            "; ".join(weaknesses(row, rates_tuned=is_tuned)),
+            Cell("; ".join(weaknesses(row, rates_tuned=is_tuned)), kind="long"),
         ]
         body.append(((row["metric"], row["task"]), cells))
     baseline = baseline_of(rows)

@@ -731,3 +731,15 @@ def test_the_search_for_learning_rates_is_a_line_over_means_with_a_ring_at_what_
     assert [row["learning_rate"] for row in ring] == ["0.002"]
     assert drawn.finding == "Depth 4, chosen: LA 0.002 (the highest tried)."
     assert rates(rows[:0], DRAWN) is None
+
+
+def test_a_long_name_of_the_baseline_leaves_the_strip_its_room() -> None:
+    long = "recurrent-transformer-with-depth-attention-learning-rate-3e-4"
+    frames = (ratios(), CURVES, NO_LOSSES, at_scores(np.full(101, 1.7)), RUNS, NO_LOSSES)
+    renamed = [frame.replace("LA", long) for frame in frames]
+    drawn = answer(*renamed, styles([long, "DR"]))
+    rows = [row for part in data(drawn.panels[1].specification) for row in part]
+    words = [row[column] for row in rows for column in ("words", "label") if column in row]
+    assert "Tokens over the baseline’s" in words
+    assert any(text.endswith("x the baseline’s") for text in words)
+    assert max(map(len, words)) < 45

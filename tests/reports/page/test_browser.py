@@ -449,6 +449,17 @@ def test_the_dark_is_dark(page: Browser) -> None:
     assert page.run(ink) != light
 
 
+def test_a_ranked_table_stands_above_the_figure_on_a_phone(page: Browser) -> None:
+    """The table has a column of its own on a desktop, for which a phone has no room."""
+    page.run("document.querySelector('.said').append(document.createElement('table'))")
+    columns = (
+        "getComputedStyle(document.querySelector('#first')).gridTemplateColumns.split(' ').length"
+    )
+    assert page.run(columns) == 2
+    page.size(390, 844, phone=True)
+    assert page.run(columns) == 1
+
+
 def test_a_phone_needs_no_scrolling_to_the_side(page: Browser) -> None:
     page.size(360, 740, phone=True)
     page.draw_all()
@@ -779,3 +790,27 @@ def test_a_saved_drawing_says_what_the_page_says(page: Browser) -> None:
         assert [word for word in lines if word not in saved.split()] == [], name
     assert "Tokens to " in drawn["answer"], "as the slider stands"
     assert "training tokens" not in drawn["accuracy-depth-4"]
+
+
+def test_a_print_has_no_controls_and_breaks_tables_between_rows(page: Browser) -> None:
+    page.run("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    page.send("Emulation.setEmulatedMedia", media="print")
+    controls = "main :is(button, input, select, dialog), .slider"
+    shown = f"[...document.querySelectorAll('{controls}')].filter((one) => one.checkVisibility())"
+    assert page.run(f"{shown}.filter((one) => !one.closest('th')).length") == 0
+    breaks = "getComputedStyle(document.querySelector('{}')).breakInside"
+    assert page.run(breaks.format("#figure-ratio-map")) == "avoid"
+    assert page.run(breaks.format("figure.table")) == "auto"
+    assert page.run(breaks.format("tbody tr")) == "avoid"
+
+
+def test_question_and_study_take_little_of_the_first_screen(page: Browser) -> None:
+    """Three sentences and five warnings then have room."""
+    assert page.run("document.querySelector('#first header').getBoundingClientRect().height") < 50
+
+
+def test_no_table_of_ratios_needs_scrolling_on_a_desktop(page: Browser) -> None:
+    page.draw_all()
+    too_wide = """[...document.querySelectorAll('#ratios .scroll, .compared .scroll')]
+        .filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent.slice(0, 80))"""
+    assert page.run(too_wide) == []
