@@ -37,6 +37,7 @@ from dreamer_study.pipeline.benchmarks.benchmark import PERPLEXITIES
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import canonical, digest
 from dreamer_study.pipeline.storage.integrity import check, read_manifest
+from dreamer_study.pipeline.tokens.validation import bytes_per_token, items_file
 from dreamer_study.pipeline.worlds.steps import steps_of
 from dreamer_study.pipeline.worlds.tasks import REPOSITORY
 from dreamer_study.pipeline.worlds.world import WORLD_LICENCE
@@ -155,7 +156,12 @@ def _study_row(plan: Plan, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     packages = {name: metadata.version(name) for name in PACKAGES}
     packages["python"] = platform.python_version()
     settings = study.model_dump(mode="json", exclude=OF_THE_MACHINE)
-    config = {"study": settings, "packages": packages, "examples": _examples(items)}
+    config = {
+        "study": settings,
+        "packages": packages,
+        "examples": _examples(items),
+        "bytes_per_token": _bytes_per_token(plan),
+    }
     return {
         "study_id": study.study_id,
         "name": study.name,
@@ -164,6 +170,17 @@ def _study_row(plan: Plan, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]
         "created_at": datetime.now(UTC).replace(tzinfo=None),
         "baseline": study.models.compared_with,
     }
+
+
+def _bytes_per_token(plan: Plan) -> float | None:
+    """Return the bytes of a token that the loss counts, on average over the held-out documents.
+
+    With these a loss in nats per token is one in bits per byte. None without such documents.
+    """
+    path = items_file(plan.data.packed.path, plan.study.training.loss_on)
+    if not path.exists() or not path.stat().st_size:
+        return None
+    return bytes_per_token(path, plan.data.tokenizer.path)
 
 
 def _items(plan: Plan) -> list[dict[str, Any]]:

@@ -119,7 +119,13 @@ def _training(data: StudyData, styles: Mapping[str, Style], price: float | None)
     runs = table_block(data, "runs", run_tables.runs, styles)
     return [
         *(Block("prose", text) for text in texts if text),
-        drawing_block(data, "training_curves", "training.loss", styles),
+        drawing_block(
+            data,
+            "training_curves training_means",
+            "training.loss",
+            styles,
+            data.bytes_per_token,
+        ),
         drawing_block(data, "tuning", "training.rates", styles),
         *details_block("Resources", resources),
         *details_block("Hyperparameters", settings),
