@@ -173,6 +173,10 @@ QUERIES = {
         " where study_id = ?"
     ),
     "by_steps": "select * rename (value as steps) from accuracy_by_fact(?) where fact = 'steps'",
+    "answered": (
+        "select depth, variant, task, item_id, avg(value) as share from internal.final_items(?)"
+        " group by all order by all"
+    ),
     "levels": "from benchmark_levels where study_id = ? order by task",
     "versions": (
         "select distinct task, task_version from internal.study_evaluations where study_id = ?"

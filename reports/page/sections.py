@@ -75,6 +75,9 @@ def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     frames = "curve accuracy counted"
     blocks.append(drawing_block(data, frames, "final_accuracy.final_accuracy", styles))
     blocks.append(drawing_block(data, "by_steps", "steps.accuracy_by_steps", styles))
+    if len(data.answered):
+        by_item = [drawing_block(data, "answered", "item_map.item_map", styles)]
+        blocks += details_block("Which items each model gets right", by_item)
     return [*blocks, *details_block("Losses, and the accuracies in numbers", folded)]
 
 
