@@ -125,6 +125,7 @@ QUERIES = {
         " = ? order by all"
     ),
     "training_curves": "from internal.training_curves where study_id = ?",
+    "training_means": "from internal.training_means where study_id = ?",
     "failures": (
         "select variant, depth, run_id, failure from internal.run_details join internal.model_runs"
         " using (run_id) where study_id = ? and failure is not null order by run_id"
@@ -186,6 +187,10 @@ QUERIES = {
         " where study_id = ?"
     ),
     "by_steps": "select * rename (value as steps) from accuracy_by_fact(?) where fact = 'steps'",
+    "answered": (
+        "select depth, variant, task, item_id, avg(value) as share from internal.final_items(?)"
+        " group by all order by all"
+    ),
     # The seconds of one evaluation: a forward pass takes a third of a training step.
     "levels": (
         "select levels.*, cards.* exclude (study_id, task), tokens / (3 * (select"
@@ -248,6 +253,12 @@ class StudyData:
     def unit(self) -> str:
         """What a ratio is of: training tokens, or training steps of curves from elsewhere."""
         return f"training {json_object(self.study.get('config')).get('unit') or 'tokens'}"
+
+    @property
+    def bytes_per_token(self) -> float | None:
+        """The bytes of a token that the loss counts, on average; None where that is unknown."""
+        known = json_object(self.study.get("config")).get("bytes_per_token")
+        return known if isinstance(known, float) and known > 0 else None
 
     def config(self, *path: str) -> dict[str, Any]:
         """A part of the study's configuration by its path; empty where there is none.

@@ -45,6 +45,7 @@ from dreamer_study.pipeline.decontaminate.settings import LEAKS
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import canonical, digest
 from dreamer_study.pipeline.storage.integrity import check, read_manifest
+from dreamer_study.pipeline.tokens.validation import bytes_per_token, items_file
 from dreamer_study.pipeline.worlds.steps import steps_of
 from dreamer_study.pipeline.worlds.tasks import REPOSITORY
 from dreamer_study.pipeline.worlds.world import WORLD_LICENCE
@@ -170,6 +171,7 @@ def _study_row(plan: Plan, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]
         "packages": packages,
         "examples": _examples(items),
         "tasks": _tasks_in_words(plan),
+        "bytes_per_token": _bytes_per_token(plan),
     }
     return {
         "study_id": study.study_id,
@@ -189,6 +191,17 @@ def _tasks_in_words(plan: Plan) -> dict[str, str]:
         if task["benchmark"] in own:
             tasks.setdefault(task["benchmark"], []).append(task)
     return {name: task_in_words(of_benchmark) for name, of_benchmark in tasks.items()}
+
+
+def _bytes_per_token(plan: Plan) -> float | None:
+    """Return the bytes of a token that the loss counts, on average over the held-out documents.
+
+    With these a loss in nats per token is one in bits per byte. None without such documents.
+    """
+    path = items_file(plan.data.packed.path, plan.study.training.loss_on)
+    if not path.exists() or not path.stat().st_size:
+        return None
+    return bytes_per_token(path, plan.data.tokenizer.path)
 
 
 def _items(plan: Plan) -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ from dreamer_study.pipeline.storage.integrity import read_manifest
 from dreamer_study.pipeline.text.ngrams import sequence_ids
 from dreamer_study.pipeline.text.words import text_column, word_blocks
 from dreamer_study.pipeline.tokens.random_numbers import scattered
-from dreamer_study.pipeline.tokens.tokenizer import MARK, training_parts
+from dreamer_study.pipeline.tokens.tokenizer import MARK, read_tokenizer, training_parts
 
 VALIDATION = "validation"  # the task and the benchmark in the results, and the reason in the counts
 TUNING = "tuning"
@@ -150,6 +150,26 @@ def write_held_out(
 def items_file(packed: Path, loss_on: str, split: str = VALIDATION) -> Path:
     """Return the path of a split's items, for a training whose loss is on `loss_on`."""
     return packed / f"{split}.{loss_on}.items.jsonl"
+
+
+def bytes_per_token(items: Path, tokenizer: Path) -> float:
+    """Count the bytes of the average token of the targets in a file of items.
+
+    These are the tokens that a loss is on, without the space before a target.
+    """
+    codec = read_tokenizer(tokenizer)
+    size = 0
+    count = 0
+    with items.open(encoding="utf-8") as lines:
+        for line in lines:
+            item = json.loads(line)
+            target = item["target"]
+            prompt = item["prompt"]
+            whole = f"{prompt} {target}" if prompt else target
+            before = codec.encode(prompt, add_special_tokens=False).ids
+            count += len(codec.encode(whole, add_special_tokens=False).ids) - len(before)
+            size += len(target.encode())
+    return size / count
 
 
 def _item(document: dict[str, Any], loss_on: str) -> dict[str, str]:

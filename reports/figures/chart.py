@@ -357,16 +357,29 @@ def interval_told(rows: pd.DataFrame) -> list[tuple[str, ...]]:
     return [("low:Q", ".2%", "95 % CI from"), ("high:Q", ".2%", "to")]
 
 
-def of_bands(seeds: pd.Series, drawn: str = "Bands") -> str:
-    """Say how the uncertainty of a mean is drawn; `drawn` names what intervals are drawn as."""
+def of_bands(seeds: pd.Series, drawn: str = "Bands", over: str = "seeds and items") -> str:
+    """Say how the uncertainty of a mean is drawn.
+
+    `drawn` names what intervals are drawn as, `over` what they are over.
+    """
     if seeds.max() < 2:
         return "With one seed no interval is known."
     if seeds.max() < BANDS_FROM:
         return f"Thin lines are the seeds: fewer than {BANDS_FROM} have no interval."
-    sentence = f"{drawn} are 95 % intervals of the mean, over seeds and items."
+    sentence = f"{drawn} are 95 % intervals of the mean, over {over}."
     if seeds.min() < BANDS_FROM:
         sentence += f" Models of fewer than {BANDS_FROM} seeds have their seeds as thin lines."
     return sentence
+
+
+def bands(base: alt.Chart, rows: pd.DataFrame, y: alt.Y) -> list[alt.Chart]:
+    """Draw bands around the means that have an interval; `base` is as of `uncertainty`."""
+    if rows["low"].isna().all():
+        return []
+    band = base.transform_filter("isValid(datum.low)").mark_area(fillOpacity=0.13)
+    # the title of another layer, or the axis would have none
+    title = y.to_dict(validate=False).get("title")
+    return [band.encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q"))]
 
 
 def uncertainty(
@@ -382,12 +395,7 @@ def uncertainty(
     `base` has the data of `rows`, which are those of `with_bands`, with x and colour; `runs` are
     the curves of single runs, with the fields of x and y.
     """
-    layers = []
-    if rows["low"].notna().any():
-        band = base.transform_filter("isValid(datum.low)").mark_area(fillOpacity=0.13)
-        # the title of another layer, or the axis would have none
-        title = y.to_dict(validate=False).get("title")
-        layers.append(band.encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q")))
+    layers = bands(base, rows, y)
     few = rows.loc[rows["seeds"].between(2, BANDS_FROM - 1), "variant"]
     of_few = runs[runs["variant"].isin(few)]
     if len(of_few):

@@ -83,6 +83,9 @@ def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     frames = "curve accuracy counted"
     blocks.append(drawing_block(data, frames, "final_accuracy.final_accuracy", styles))
     blocks.append(drawing_block(data, "by_steps", "steps.accuracy_by_steps", styles))
+    if len(data.answered):
+        by_item = [drawing_block(data, "answered", "item_map.item_map", styles)]
+        blocks += details_block("Which items each model gets right", by_item)
     return [*blocks, *details_block("Losses, and the accuracies in numbers", folded)]
 
 
@@ -128,7 +131,13 @@ def _training(data: StudyData, styles: Mapping[str, Style], price: float | None)
     runs = table_block(data, "runs", run_tables.runs, styles)
     return [
         *(Block("prose", text) for text in texts if text),
-        drawing_block(data, "training_curves", "training.loss", styles),
+        drawing_block(
+            data,
+            "training_curves training_means",
+            "training.loss",
+            styles,
+            data.bytes_per_token,
+        ),
         drawing_block(data, "tuning", "training.rates", styles),
         *details_block("Resources", resources),
         *details_block("Hyperparameters", settings),

@@ -77,6 +77,36 @@ def test_the_last_stretch_of_a_training_is_as_long_as_those_before(sql, steps, f
     assert tokens == pytest.approx(batch * (steps - (steps_in_the_stretch - 1) / 2))
 
 
+def test_the_mean_loss_of_a_model_is_over_its_runs_that_count(sql):
+    losses = {"a": 1.0, "b": 2.0, "screened": 9.0, "failed": 9.0, "training": 9.0}
+    runs = [
+        {
+            "study_id": "s",
+            "run_id": run,
+            "model_id": "m",
+            "status": run if run in ("screened", "failed", "training") else "complete",
+        }
+        for run in losses
+    ]
+    put(sql, "runs", runs)
+    steps = [
+        # seeds have slightly different tokens; the failed run ended early
+        {"run_id": run, "step": n, "tokens": 10 * n + place, "loss": loss}
+        for place, (run, loss) in enumerate(losses.items())
+        for n in range(1, 51 if run == "failed" else 101)
+    ]
+    put(sql, "steps", steps)
+    found = sql.execute("from training_means order by tokens").df()
+    assert len(found) >= 40
+    assert found["loss"].eq(1.5).all()
+    assert found["seeds"].eq(2).all()
+    assert found["seed_error"].round(9).eq(0.5).all()
+    assert found["tokens"].is_monotonic_increasing
+    sql.execute("update runs set status = 'training'")
+    under_way = sql.execute("from training_means").df()
+    assert under_way["seeds"].eq(5).all()  # while none has ended all count
+
+
 def curate(sql, rows):
     names = ("source", "stage", "reason", "documents", "tokens")
     put(sql, "curation", [{"study_id": "s"} | dict(zip(names, row, strict=True)) for row in rows])
@@ -142,7 +172,7 @@ def test_the_data_sets_of_a_study_have_licences_documents_and_tokens(sql):
 
 
 OF_TASKS = ("study_evaluations", "token_accuracy", "raw_accuracy", "depth_accuracy")
-OF_RUNS = ("training_curves", "expert_gini")
+OF_RUNS = ("training_curves", "training_means", "expert_gini")
 RUN = {"run_id": "s-4-DR-None"}
 
 
