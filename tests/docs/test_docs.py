@@ -45,7 +45,7 @@ MODULE = re.compile(
 )
 COMMAND = re.compile(r"(?:^|[`$]|\(| )\s?dreamer ([a-z][a-z-]+)")
 # files that the reader of a page has
-OF_READERS = re.compile(r"my[-\w]*\.(?:yaml|py)|(?:study|gpt|first)\.yaml")
+OF_READERS = re.compile(r"my[-\w]*\.(?:yaml|py)|(?:study|gpt|first|mine)\.yaml")
 
 
 def text(page: str) -> str:
