@@ -124,7 +124,10 @@ def compare_corpora(studies: Sequence[tuple[Path, str]], *, despite: bool = Fals
     if not tables:
         names = " and ".join(study.name for study in read)
         raise InputError(f"{names} have no model in common: give one variant the same name in all")
-    return Corpora(pd.concat(tables, ignore_index=True), pd.DataFrame(leaks), notes)
+    ratios = pd.concat(tables, ignore_index=True)
+    if ratios.empty:
+        raise InputError("; ".join(["the studies have no scores of one benchmark in all", *notes]))
+    return Corpora(ratios, pd.DataFrame(leaks), notes)
 
 
 def _read(path: Path, study_id: str) -> _Study:
@@ -401,7 +404,7 @@ def _leaks(model: ModelKey, first: _Study, other: _Study) -> list[dict[str, Any]
         return []
     keys = ["task", "metric", "filter", "item_id"]
     sides = [_last_scores(model, study) for study in (first, other)]
-    pairs = sides[0].merge(sides[1], on=keys, suffixes=("_first", "_second"))
+    pairs = _of_every_seed(sides[0].merge(sides[1], on=keys, suffixes=("_first", "_second")))
     names = list(zip(pairs["task"], pairs["item_id"], strict=True))
     is_leaked = pd.Series([name in leaked for name in names], index=pairs.index)
     is_clean = pd.Series([name not in trained_on[0] | leaked for name in names], index=pairs.index)
@@ -428,8 +431,15 @@ def _leaks(model: ModelKey, first: _Study, other: _Study) -> list[dict[str, Any]
     return rows
 
 
+def _of_every_seed(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Keep the items that all seeds of both sides have answered."""
+    first = pairs["seed_values_first"].map(len)
+    second = pairs["seed_values_second"].map(len)
+    return pairs[(first == first.max()) & (second == second.max())]
+
+
 def _by_seed(pairs: pd.DataFrame, side: str) -> np.ndarray:
-    """Return the scores of a side [I, N]; the items have all seeds, as each is evaluated whole."""
+    """Return the scores of a side [I, N]."""
     return np.stack(pairs[f"seed_values_{side}"].to_list())
 
 

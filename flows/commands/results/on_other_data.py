@@ -14,7 +14,7 @@ from dreamer_study.flows.commands.results.printing import print_part
 from dreamer_study.flows.commands.results.query import find_results, has_place
 from dreamer_study.flows.commands.tables import print_csv, print_table
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.reports.text.numbers import three_digits
+from dreamer_study.reports.text.numbers import counted, three_digits
 from dreamer_study.reports.text.ratios import finding_in_short, ratio_or_bound, read_for, scores
 from dreamer_study.sql.statistics.comparison import study_of
 from dreamer_study.sql.statistics.corpora import ALL_TASKS, compare_corpora
@@ -63,7 +63,9 @@ def compare_on_other_data(options: argparse.Namespace) -> None:
         print_part(note)
     further = len(corpora.ratios) - len(shown)
     if further:
-        print_part(f"Not shown: {further} ratios of single benchmarks; --all prints them.")
+        print_part(
+            f"Not shown: {counted(further, 'ratio')} of single benchmarks; --all prints them."
+        )
 
 
 def _find(name: str, study: str | None, root: str | None) -> tuple[Path, str]:

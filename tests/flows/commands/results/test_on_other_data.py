@@ -234,6 +234,14 @@ def test_what_only_one_study_has_is_left_out_in_a_line(
     assert "left out: DR of depth 4, which clean trains and other does not" in notes
     assert "left out: u, which other asks and clean does not" in notes
     assert "left out: the loss on held-out documents" in notes
+    # first and second share t, first and third u, and all three nothing
+    both = {"the benchmark u": "u"}
+    three = [
+        a_study(tmp_path / "three.duckdb", "three", inputs=both),
+        a_study(tmp_path / "with-t.duckdb", "with-t"),
+        a_study(tmp_path / "with-u.duckdb", "with-u", inputs={**both, "the benchmark t": None}),
+    ]
+    assert "no scores of one benchmark in all" in refusal(capsys, "--tokens", *three)
     same = a_study(tmp_path / "same.duckdb", "same", inputs={"the packed tokens": "clean"})
     notes = document(capsys, clean, same)["notes"]
     assert any("trained on the same data" in note for note in notes)
