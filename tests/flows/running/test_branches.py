@@ -21,6 +21,8 @@ from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.running.study import is_complete, run_study
 from dreamer_study.model.checkpoints.checksums import list_branches
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.reports.data import read_study
+from dreamer_study.reports.text.costs import total_cost
 from tests.flows.by_hand import tiny
 
 pytestmark = pytest.mark.slow
@@ -86,6 +88,11 @@ def test_branches_alone_are_evaluated_at_their_own_ends(finished: Plan) -> None:
     assert ask(finished, of_all.format("answers")) == last
     assert [depth for (depth,) in ask(finished, "select distinct depth from depth_accuracy")]
     assert is_complete(finished)
+
+
+def test_the_report_says_which_tokens_its_cost_leaves_out(finished: Plan) -> None:
+    data = read_study(finished.study.database, finished.study.study_id)
+    assert total_cost(data).endswith(", without the branches from checkpoints before the last one.")
 
 
 def test_python_finds_the_folders_of_branches(finished: Plan) -> None:

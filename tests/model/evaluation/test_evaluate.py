@@ -510,7 +510,7 @@ def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None
         ({"checkpoints": []}, r"checkpoints is \[\]"),
         ({"limit": 0}, "limit is 0"),
         ({"depths": [0]}, r"depths\.0 is 0"),
-        ({"weights": "mean"}, "weights is 'mean', .*'averaged', 'raw' or 'both'"),
+        ({"weights": "mean"}, "weights is 'mean', .*'averaged', 'raw', 'both' or 'branches'"),
         ({"observe": "nowhere"}, "no packed data in .*nowhere"),
         ({"limits": 3}, "unknown key 'limits'; did you mean 'limit'"),
         ({"device": "abacus"}, "device is 'abacus'"),

@@ -15,7 +15,8 @@ import time
 import pytest
 import torch
 
-from dreamer_study.model.checkpoints.models import newest_state
+from dreamer_study.model.checkpoints.checksums import BRANCHES, branch_name, list_branches
+from dreamer_study.model.checkpoints.models import load_model, newest_state
 from dreamer_study.model.processes import HOPELESS
 from dreamer_study.model.train import main, train
 from dreamer_study.model.training.step_log import read_record
@@ -111,6 +112,26 @@ def test_ranks_do_together_what_one_process_does(tmp_path, model, count):
     train(alone)
     assert Group(shared, count).wait() == ([0] * count, [])
     assert_equal_but_for_rounding(shared, alone)
+
+
+@pytest.mark.slow
+def test_ranks_train_branches_together(tmp_path):
+    recipe = {"batch_tokens": 112, "micro_batch_tokens": 16, "learning_rate": 1e-3}
+    recipe |= {"branches": 0.4, "checkpoints": [1500], "warmup_steps": 5}
+    alone = write_run(tmp_path, name="alone", **recipe)
+    shared = write_run(tmp_path, name="shared", **recipe)
+    train(alone)
+    assert Group(shared, 2).wait() == ([0, 0], [])
+    assert_equal_but_for_rounding(shared, alone)
+    assert list_branches(shared) == list_branches(alone)
+    for start, end in list_branches(alone):
+        one, other = (
+            load_model(run / BRANCHES / branch_name(start, end)).state_dict()
+            for run in (shared, alone)
+        )
+        for name, tensor in one.items():
+            if not name.endswith("bias"):
+                torch.testing.assert_close(tensor, other[name], rtol=5e-2, atol=5e-3, msg=name)
 
 
 @pytest.mark.slow
