@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,6 +142,13 @@ def _read(connection: duckdb.DuckDBPyConnection, study_id: str) -> _Study:
             f"{study_id}: its results have no answers to single items of a benchmark, by which"
             " learning times are found"
         )
+    weights = averages(connection, study_id, MEASURE).get(AVERAGE, {})
+    # results that were entered by hand may lack the answers of some models
+    points = {
+        model: curve
+        for model, curve in points.items()
+        if _has_answers(answers, weights if model[2] == AVERAGE else [model[2]], curve)
+    }
     measured = connection.execute(
         "select depth, variant, task, digest, chance from measured_curves"
         " where study_id = ? and metric = ?",
@@ -157,9 +164,15 @@ def _read(connection: duckdb.DuckDBPyConnection, study_id: str) -> _Study:
         answers=answers,
         chance={(*model,): chance for *model, _, chance in measured if chance is not None},
         digests={(*model,): digest for *model, digest, _ in measured},
-        weights=averages(connection, study_id, MEASURE).get(AVERAGE, {}),
+        weights=weights,
         significance=NOMINAL if adding else SIGNIFICANCE,
     )
+
+
+def _has_answers(answers: Mapping[str, Answers], tasks: Iterable[str], curve: Points) -> bool:
+    """Tell whether a curve has answers to the items of all tasks at all of its checkpoints."""
+    checkpoints = {checkpoint for seeds in curve.values() for checkpoint in seeds}
+    return all(task in answers and checkpoints <= answers[task].columns.keys() for task in tasks)
 
 
 def _read_answers(

@@ -44,13 +44,18 @@ def items(options: argparse.Namespace) -> None:
         studies = [list(chosen)]
         ratios = connection.execute(read.format("ratios_by_difficulty"), studies).df()
         times = connection.execute(read.format("learning_times"), studies).df()
+        variants = connection.execute("select study_id, variant from variants").df()
     if options.json:
         print_document(ratios=ratios, times=times)
         return
     for study in chosen:
         if len(chosen) > 1:
             console.print(f"\n{study}")
-        _print(ratios[ratios["study_id"] == study], times[times["study_id"] == study])
+        of_study = times[times["study_id"] == study]
+        _print(ratios[ratios["study_id"] == study], of_study)
+        for variant in variants[variants["study_id"] == study]["variant"]:
+            if variant not in set(of_study["variant"]):
+                print_part(f"left out: {variant}, without answers to items at all checkpoints")
 
 
 def _print(ratios: pd.DataFrame, times: pd.DataFrame) -> None:
@@ -64,6 +69,8 @@ def _print(ratios: pd.DataFrame, times: pd.DataFrame) -> None:
         "Easy, middle and hard are thirds of each benchmark's items, by the learning time of all"
         " runs together. The intervals are not corrected for their number."
     )
+    if times.empty:
+        return
     learned = pd.DataFrame(
         [
             _learned_row(model, rows)

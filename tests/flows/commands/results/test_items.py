@@ -73,6 +73,19 @@ def test_rows_of_before_the_results_changed_are_not_shown(results: Path) -> None
     assert len(difficulties(results)) == 6
 
 
+def test_a_model_without_answers_is_named_and_left_out(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(connect(results)) as connection:
+        connection.execute("delete from items where run_id = 's-DR-1'")
+    capsys.readouterr()
+    assert main(["items", str(results)]) == 0
+    assert "left out: DR, without answers" in " ".join(capsys.readouterr().out.split())
+    assert query(results, "select distinct variant from learning_times")["variant"].tolist() == [
+        "LA"
+    ]
+
+
 def test_what_has_no_answers_is_refused_in_one_line(
     tmp_path: Path, results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
