@@ -206,5 +206,5 @@ def _bar_opacity(styles: Mapping[str, Style]) -> alt.FillOpacity:
     is_whole = [style.dash == WHOLE_LINE for style in styles.values()]
     looks = [WHOLE_BAR if whole else FAINT_BAR for whole in is_whole]
     return alt.FillOpacity(
-        "variant:N", scale=alt.Scale(domain=list(styles), range=looks), legend=None
+        "variant:O", scale=alt.Scale(domain=list(styles), range=looks), legend=None
     )
