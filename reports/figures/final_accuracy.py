@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.accuracy import one_at_a_time
 from dreamer_study.reports.figures.rendering import Figure, Panel, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, WHOLE_LINE, Style, ordered, present
-from dreamer_study.reports.text.names import depth_name, task_name, task_order
+from dreamer_study.reports.text.names import LONGEST, depth_name, task_name, task_order
 from dreamer_study.reports.text.numbers import MANY_MODELS, bests, percent, tokens
 
 MODEL = ["depth", "variant", "task"]
@@ -123,6 +124,9 @@ def _chart(
     has_chance = rows["chance"].notna().any()
     if has_chance:
         fields.append("chance")
+    fields.append("strength")
+    is_whole = rows["variant"].map(lambda variant: styles[variant].dash == WHOLE_LINE)
+    rows = rows.assign(strength=np.where(is_whole, WHOLE_BAR, FAINT_BAR))
     few = _of_few(rows, seeds)
     x = _benchmark_axis(rows, chosen)
     offset = alt.XOffset("variant:N", sort=list(styles))
@@ -137,7 +141,9 @@ def _chart(
 
     told = _told(rows)
     by_variant = base.encode(x=x, xOffset=offset, color=chart.colour(styles))
-    bars = by_variant.mark_bar().encode(y=y, fillOpacity=_bar_opacity(styles), tooltip=told)
+    bars = by_variant.mark_bar().encode(
+        y=y, fillOpacity=alt.FillOpacity("strength:Q", scale=None, legend=None), tooltip=told
+    )
     layers: list[alt.Chart] = [bars]
     if has_chance:
         layers.append(_chance(base, x))
@@ -162,8 +168,8 @@ def _chart(
 def _benchmark_axis(rows: pd.DataFrame, chosen: chart.Parameter | None) -> alt.X:
     """Return the axis of benchmarks, whose names slope where they have no room."""
     names = [task_name(task) for task in task_order(rows["task"], average_first=True)]
-    beside_each_other = 1 if chosen else len(names)
-    is_sloped = beside_each_other * max(map(len, names)) > SLOPED_FROM
+    longest = min(LONGEST, max(map(len, names)))
+    is_sloped = not chosen and len(names) * longest > SLOPED_FROM
     axis = chart.name_axis(labelFontSize=11, labelAngle=-30 if is_sloped else 0)
     return alt.X("name:N", title=None, sort=names, axis=axis, scale=alt.Scale(paddingInner=0.2))
 
@@ -199,12 +205,3 @@ def _of_few(rows: pd.DataFrame, seeds: pd.DataFrame) -> pd.DataFrame:
     """Return the seeds of models that have more than one seed, but too few for an interval."""
     few = rows.loc[rows["seeds"].between(2, chart.BANDS_FROM - 1), MODEL]
     return seeds.merge(few, on=MODEL)
-
-
-def _bar_opacity(styles: Mapping[str, Style]) -> alt.FillOpacity:
-    """Encode the field `variant` by the opacity of its bar: one of a broken line is fainter."""
-    is_whole = [style.dash == WHOLE_LINE for style in styles.values()]
-    looks = [WHOLE_BAR if whole else FAINT_BAR for whole in is_whole]
-    return alt.FillOpacity(
-        "variant:N", scale=alt.Scale(domain=list(styles), range=looks), legend=None
-    )

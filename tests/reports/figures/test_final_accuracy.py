@@ -7,6 +7,7 @@ import pytest
 
 from dreamer_study.reports.figures.final_accuracy import final_accuracy
 from dreamer_study.reports.figures.rendering import Figure
+from dreamer_study.reports.style.theme import styles
 from tests.reports.figures.frames import DRAWN, curve, data
 
 TASKS = ["average", *(f"task_{number}" for number in range(9))]
@@ -95,6 +96,17 @@ def test_of_many_benchmarks_a_menu_shows_one() -> None:
     (menu,) = figure.panels[1].specification["params"]
     assert menu["bind"]["options"] == TASKS[1:]
     assert len(drawn(many[many["task"] != "task_8"]).panels) == 1
+
+
+def test_bars_of_one_colour_differ_in_strength() -> None:
+    names = ["LA", *(f"V{place:02d}" for place in range(11))]
+    one = curve(seeds=4)[lambda rows: rows["variant"] == "LA"]
+    rows = pd.concat([one.assign(variant=name) for name in names], ignore_index=True)
+    runs = runs_of(rows, 4)
+    figure = final_accuracy(rows, runs, runs[["run_id"]], styles(names))
+    (bars,) = rows_of(figure)
+    looks = {(styles(names)[row["variant"]].colour, row["strength"]) for row in bars}
+    assert len(looks) == len(names)
 
 
 def test_every_depth_has_its_panel() -> None:
