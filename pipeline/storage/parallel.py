@@ -132,7 +132,11 @@ def local_scheduler(processes: int) -> Iterator[str]:
     from distributed import LocalCluster
 
     with LocalCluster(
-        n_workers=processes, threads_per_worker=1, dashboard_address=None, security=True
+        n_workers=processes,
+        threads_per_worker=1,
+        dashboard_address=None,
+        security=True,
+        preload=[__name__],  # calls `dask_setup` in each worker
     ) as here:
         address = str(here.scheduler_address)
         _keys[address] = here.security
@@ -189,6 +193,12 @@ def _begin() -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["OMP_NUM_THREADS"] = "1"
     _end_with_parent()
+
+
+def dask_setup(worker: Any) -> None:
+    """Prepare a worker process of `local_scheduler`: Dask calls this function by its name."""
+    if parent_process() is not None:  # else the preloading is that of another process
+        _end_with_parent()
 
 
 def _end_with_parent() -> None:

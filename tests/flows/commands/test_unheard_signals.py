@@ -16,7 +16,7 @@ GRACE = 1.0
 # what the watching process and a busy machine take
 LEEWAY = 8.0
 # in which spawned workers are at work
-WORKERS_BEGIN_SECONDS = 6.0
+WORKERS_BEGIN_SECONDS = 10.0
 BEGIN = """
 import os, signal, sys, time
 from functools import partial
@@ -47,6 +47,10 @@ SORT = "import numpy as np\n    np.sort(np.random.default_rng(0).random(10**9).r
 POOL = """from dreamer_study.pipeline.storage.parallel import workers
     import re
     with workers(2) as run:
+        list(run(re.match, [(r"(a+)+$", "a" * 64 + "b")] * 2))"""
+DASK = """from dreamer_study.pipeline.storage.parallel import local_scheduler, workers
+    import re
+    with local_scheduler(2) as address, workers(2, address) as run:
         list(run(re.match, [(r"(a+)+$", "a" * 64 + "b")] * 2))"""
 
 STUBBORN = """for number in (signal.SIGINT, signal.SIGTERM):
@@ -105,8 +109,9 @@ def test_a_signal_ends_code_in_c_within_the_grace(
     assert _is_gone(process.pid)
 
 
-def test_workers_end_with_a_killed_command_also_where_code_in_c_holds_on() -> None:
-    process = _begin(POOL)
+@pytest.mark.parametrize("work", [POOL, DASK], ids=["pool", "dask"])
+def test_workers_end_with_a_killed_command_also_where_code_in_c_holds_on(work: str) -> None:
+    process = _begin(work)
     time.sleep(WORKERS_BEGIN_SECONDS)
     process.kill()
     process.communicate(timeout=PATIENCE_SECONDS)  # workers have its streams
