@@ -28,6 +28,7 @@ from dreamer_study.reports.text.ratios import leading, read_for
 from dreamer_study.sql.names import AVERAGE
 
 COSTS = {"flops": "FLOPs", "seconds": "seconds"}  # of a training token
+LABELLED_FROM = 400  # pixels of a plot beside whose points the ratios are written
 
 
 def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
@@ -246,7 +247,9 @@ def _chart(
         ),
         points,
         base.mark_text(align="right", fontSize=11).encode(
-            x=alt.XValue("width"), text=alt.Text("label:N")
+            x=alt.XValue("width"),
+            # a phone has no room: the numbers are in the table and the tooltip
+            text=alt.condition(f"width >= {LABELLED_FROM}", "label:N", alt.value("")),
         ),
     ]
     return chart.layered(
