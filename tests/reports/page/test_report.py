@@ -100,7 +100,7 @@ class Page(HTMLParser):
     @property
     def figures(self) -> dict[str, dict]:
         """The specifications from which the page's script draws, by the names of the figures."""
-        library, content = (
+        library, content, *_ = (
             decompress(b64decode(text)).decode()
             for kind, text in self.scripts
             if kind == "text/plain"
