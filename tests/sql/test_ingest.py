@@ -292,6 +292,8 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 CHANGED = (
     "value",
     "ceiling",
+    "floor",
+    "trained",
     "score",
     "selections",
     "loss",
