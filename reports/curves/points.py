@@ -286,11 +286,23 @@ def _checked(rows: Rows, keys: Sequence[str], columns: Sequence[str]) -> pd.Data
     _refuse(rows, "task", is_average, "the name of the mean over tasks, which is computed")
     others = ", ".join(keys[:-1])
     twice = frame.duplicated(list(keys))
-    _refuse(rows, keys[-1], twice, f"there a second time, of {others} as in another row")
+    fault = f"there a second time, of {others} as in another row"
+    _refuse(rows, keys[-1], twice, fault + _unread(rows))
     values = [name for name in VALUES if name in frame]
     is_empty = frame[values].isna().all(axis=1)
     _refuse(rows, values[0], is_empty, "empty, and no other value is given")
     return frame
+
+
+def _unread(rows: Rows) -> str:
+    """Say what to do where a column that nobody read may distinguish equal rows."""
+    if not rows.ignored:
+        return ""
+    first = rows.ignored[0]
+    return (
+        f"; not read: {listed(rows.ignored)}. Where such a column distinguishes the rows, give those"
+        f" of one value, or read it as in --column task={first}"
+    )
 
 
 def _hint(name: str, wrong: pd.Series, written: object) -> str:

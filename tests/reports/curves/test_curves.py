@@ -68,6 +68,11 @@ WRONG = {
         "line 2: task 'average' is the name of the mean",
     ),
     "a point twice": (HEAD, (*ROWS, ROWS[1]), "line 6: task 't' is there a second time"),
+    "a point twice, by a column that is not read": (
+        f"{HEAD},world",
+        (*(f"{row},one" for row in ROWS), *(f"{row},two" for row in ROWS)),
+        "not read: world. Where such a column",
+    ),
     "one point": (HEAD, ROWS[:3], "line 4: the only point of B on t"),
     "one variant": (HEAD, ROWS[:2], "one variant only, 'A'"),
     "endless tokens": (HEAD, ("A,0,inf,t,0.1", *ROWS[1:]), "tokens 'inf' is not a number of 1"),
