@@ -300,8 +300,8 @@ def _unread(rows: Rows) -> str:
         return ""
     first = rows.ignored[0]
     return (
-        f"; not read: {listed(rows.ignored)}. Where such a column distinguishes the rows, give those"
-        f" of one value, or read it as in --column task={first}"
+        f"; not read: {listed(rows.ignored)}. Where such a column distinguishes the rows, give"
+        f" those of one value, or read it as in --column task={first}"
     )
 
 
