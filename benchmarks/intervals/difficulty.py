@@ -2,9 +2,9 @@
 
     python -m benchmarks.intervals.difficulty [--studies 500]
 
-Decides whether the answer by difficulty of `dreamer items` may be believed. Items are grouped by the
-answers that are compared afterwards, so items that a model learned early by luck could count as easy
-for this model alone. The protocol is docs/results/learning-times/protocol.md, fixed before any of
+Decides whether the answer by difficulty of `dreamer items` may be believed. Items are grouped by
+the answers that are compared afterwards, so items that a model learned early by luck could count as
+easy for this model alone. The protocol is docs/results/learning-times/protocol.md, fixed before any of
 the numbers was looked at.
 
 Two ways to group are counted: by the learning time of all runs together, as `dreamer items` does,

@@ -122,7 +122,7 @@ def read_family(path: Path) -> Family:
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, study_id: str, variants: Sequence[str]) -> Tables:
-    """Read the rows of some variants by their tables."""
+    """Read the rows of some variants, as one frame for each table."""
     runs = [
         run_id
         for (run_id,) in connection.execute(

@@ -52,7 +52,7 @@ class Scale:
     edge: float
 
     def in_band(self, count: int) -> np.ndarray:
-        """Return so many places across the band, beside each other in turn."""
+        """Return this many places across the band, beside each other in turn."""
         column = 2 * np.arange(count) % COLUMNS
         share = (1 + column) / (1 + COLUMNS)
         return self.edge * (self.high / self.edge) ** share

@@ -117,7 +117,7 @@ function fillItem(dialog, key, item) {
     element("p", "Question", { class: "label" }), element("pre", item.question),
     element("p", "Right answer", { class: "label" }), element("pre", item.gold), place);
   if (checkpoints)
-    content.append(element("p", "Right: seeds at the last checkpoint. Columns of tokens: seeds that were right after so many.",
+    content.append(element("p", "Right: seeds at the last checkpoint. Columns of tokens: seeds that were right after that many tokens.",
       { class: "remark" }));
   content.scrollTop = 0;
 }

@@ -119,7 +119,7 @@ function sayTexts(figure) {
   });
 }
 
-// The lines of a text, of at most so many characters where its words allow that.
+// The lines of a text, of at most this many characters where its words allow that.
 function wrapped(text, characters) {
   const lines = [];
   for (const word of text.split(" ").filter(Boolean)) {

@@ -47,7 +47,10 @@ from dreamer_study.sql.statistics.sequential import NOMINAL
 
 MEASURE = "accuracy"
 DIFFICULTIES = ("easy", "middle", "hard")  # in the order of learning times
-AT_FIRST, LEARNED, NEVER = "at first", "learned", "never"  # states of an item
+# states of an item
+AT_FIRST = "at first"
+LEARNED = "learned"
+NEVER = "never"
 TIMES = "learning_times"
 RATIOS = "ratios_by_difficulty"
 

@@ -10,13 +10,12 @@ import pandas as pd
 
 from dreamer_study.flows.commands.documents import print_document
 from dreamer_study.flows.commands.results.printing import fitting, print_part, with_short_names
-from dreamer_study.flows.commands.results.query import find_results
+from dreamer_study.flows.commands.results.query import find_results, replicates_of
 from dreamer_study.flows.commands.tables import console, print_table
-from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.tables.difficulty import in_words
 from dreamer_study.reports.text.numbers import counted, tokens
 from dreamer_study.sql.names import AVERAGE
-from dreamer_study.sql.results import ask, connect
+from dreamer_study.sql.results import connect
 
 MODEL = ["depth", "variant", "task"]
 WHOLE = "dreamer sql STUDY 'FROM ratios_by_difficulty'"
@@ -28,12 +27,7 @@ def items(options: argparse.Namespace) -> None:
     Of a results file every study counts. Raises InputError if no study has answers to single items.
     """
     database, wanted = find_results(options.study, options.root)
-    by_study = ask(database, "replicates").set_index("study_id")["replicates"]
-    chosen = {
-        study: int(replicates) for study, replicates in by_study.items() if wanted in (None, study)
-    }
-    if not chosen:
-        raise InputError(f"{database} holds no models of {wanted or 'any study'}")
+    chosen = replicates_of(database, wanted)
     # with scipy, for which a query need not wait
     from dreamer_study.sql.statistics.difficulty import compute_difficulty
 

@@ -37,15 +37,24 @@ def export(options: argparse.Namespace) -> None:
     print(*tables.export(database, options.folder, format=options.format), sep="\n")
 
 
-def intervals(options: argparse.Namespace) -> None:
-    """Compute the ratios, with intervals, of a study, or of every study of a results file."""
-    database, wanted = find_results(options.study, options.root)
+def replicates_of(database: Path, wanted: str | None) -> dict[str, int]:
+    """Return how many resamples each study of a results file asks for, or the wanted one alone.
+
+    Raises InputError if none of them has models.
+    """
     by_study = ask(database, "replicates").set_index("study_id")["replicates"]
     chosen = {
         study: int(replicates) for study, replicates in by_study.items() if wanted in (None, study)
     }
     if not chosen:
         raise InputError(f"{database} holds no models of {wanted or 'any study'}")
+    return chosen
+
+
+def intervals(options: argparse.Namespace) -> None:
+    """Compute the ratios, with intervals, of a study, or of every study of a results file."""
+    database, wanted = find_results(options.study, options.root)
+    chosen = replicates_of(database, wanted)
     # with scipy, for which a query need not wait
     from dreamer_study.sql.statistics.compute import compute_statistics
 
