@@ -177,13 +177,15 @@ def test_wrong_fields_of_types_of_transformers_are_one_line_too(
     assert sized == []
 
 
-def test_a_plan_that_was_made_loads_no_library_of_models(tmp_path: Path) -> None:
+def test_a_plan_that_was_made_loads_no_library_of_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = study_of(tmp_path, MIXTURE)
     models(study)
     loading = [name for name in sys.modules if name.startswith("dreamer_study.model.architectures")]
     counting = [name for name in loading if name.endswith(("count_flops", "fields"))]
     for name in counting:
-        del sys.modules[name]
+        monkeypatch.delitem(sys.modules, name)  # and put it back: other tests patch that module
     models(study)
     assert not [name for name in counting if name in sys.modules]
 
