@@ -41,7 +41,13 @@ from dreamer_study.model.architectures.code import digests
 from dreamer_study.model.module_config import read_architecture
 from dreamer_study.model.training.config import HOW_FAR, HOW_IT_RUNS, without_later
 from dreamer_study.model.training.recipe import decay_share
-from dreamer_study.model.training.search import MOST_GROWTHS, Grids, combinations, grown
+from dreamer_study.model.training.search import (
+    MOST_ROUNDS,
+    Trials,
+    Values,
+    combinations,
+    untried,
+)
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import digest
 from dreamer_study.pipeline.storage.integrity import check, read_manifest, read_sealed
@@ -70,6 +76,8 @@ class Plan(PlannedEvaluations):
         super().__init__(study)
         self._runs_by_model: list[list[Run]] = []  # empty until learning rates are decided
         self._chosen_rates: list[dict[str, Any]] = []
+        self._trials: dict[tuple[Any, ...], Run] = {}  # runs of the search that were described
+        self._losses: dict[Path, float | None] = {}  # of the search, by the folder of an evaluation
         self._asked: set[Path] = set()  # the decisions on which the plan depends, made or not
 
     # --- models ---
@@ -299,26 +307,25 @@ class Plan(PlannedEvaluations):
         tune = self.study.training.tune
         if not tune or self.search:
             return []
-        grids = self._first_grids
-        runs = self._search(grids)
-        for _ in range(MOST_GROWTHS):
+        trials = self._first_trials
+        runs = self._search(trials)
+        for _ in range(MOST_ROUNDS):
             ended = self._searched_to_the_end(runs)
-            # where a model is best at an edge of its grid, its grid grows
-            larger = grown({model: grids[model] for model in ended}, self.searched(runs))
-            grids = {**grids, **larger}
+            further = untried({model: trials[model] for model in ended}, self.searched(runs))
+            trials = {model: [*tried, *further.get(model, [])] for model, tried in trials.items()}
             known = {run.run_id for run in runs}
-            further = [run for run in self._search(grids) if run.run_id not in known]
-            if not further:
+            new_runs = [run for run in self._search(trials) if run.run_id not in known]
+            if not new_runs:
                 break
-            runs += further
+            runs += new_runs
         return runs
 
     @property
-    def _first_grids(self) -> dict[tuple[str, int], Grids]:
-        """The values that the study file names, of each model that is searched."""
+    def _first_trials(self) -> dict[tuple[str, int], Trials]:
+        """Every combination of the values that the study file names, of each model searched."""
         grids = self.study.training.tune.grids
         return {
-            (model.variant, model.depth): {name: grids[name] for name in searched}
+            (model.variant, model.depth): combinations({name: grids[name] for name in searched})
             for model in self.models
             if (searched := self.study.searched(model.variant))
         }
@@ -330,31 +337,31 @@ class Plan(PlannedEvaluations):
             of_model[run.model.variant, run.model.depth].append(run)
         return [model for model, runs in of_model.items() if self.search_ended(runs)]
 
-    def _search(self, grids: Mapping[tuple[str, int], Grids]) -> list[Run]:
-        """Describe the runs of the search over some grids of each model.
-
-        Each model is trained at each combination of the settings that are not its own, with each
-        seed.
-        """
+    def _search(self, trials: Mapping[tuple[str, int], Trials]) -> list[Run]:
+        """Describe the runs of the search: each trial of each model, with each seed."""
         tune = self.study.training.tune
         if not self.data.packed.results[TUNING]:
             raise InputError(
                 "training.tune: too few documents to hold some out (data.tuning); give at least 50"
             )
-        tuned = [model for model in self.models if (model.variant, model.depth) in grids]
+        tuned = [model for model in self.models if (model.variant, model.depth) in trials]
         runs = []
         for model_number, model in enumerate(tuned):
-            of_model = grids[model.variant, model.depth]
-            of_all = {"learning_rate": self.study.rate_of_all(model.variant)}
-            tried = itertools.product(combinations(of_model), tune.seeds)
-            for number, (values, seed) in enumerate(tried):
-                settings = {**of_all, **values, "branches": 0.0}
-                run = self._describe(model, seed, settings, (tune.tokens,))
-                priority = (1, number, -model_number)
-                runs.append(
-                    dataclasses.replace(run, status="tuning", priority=priority, searched=values)
-                )
+            of_model = itertools.product(trials[model.variant, model.depth], tune.seeds)
+            for number, (values, seed) in enumerate(of_model):
+                run = self._trial(model, seed, values)
+                runs.append(dataclasses.replace(run, priority=(1, number, -model_number)))
         return runs
+
+    def _trial(self, model: PlannedModel, seed: int, values: Values) -> Run:
+        """Describe a run of the search at some of its values."""
+        key = (model.variant, model.depth, seed, *values.items())
+        if key not in self._trials:
+            of_all = {"learning_rate": self.study.rate_of_all(model.variant)}
+            settings = {**of_all, **values, "branches": 0.0}
+            run = self._describe(model, seed, settings, (self.study.training.tune.tokens,))
+            self._trials[key] = dataclasses.replace(run, status="tuning", searched=values)
+        return self._trials[key]
 
     def search_ended(self, runs: Sequence[Run]) -> bool:
         """Check that each of these runs of the search has failed, or is trained and evaluated."""
@@ -385,10 +392,12 @@ class Plan(PlannedEvaluations):
         folders = [evaluation.folder for evaluation in self.evaluations(run) if evaluation.done]
         if not folders:
             return None
-        check(folders[0])
-        rows = pq.read_table(folders[0] / "evaluations.parquet").to_pylist()
-        losses = [row["value"] for row in rows if row["metric"] == "bits_per_byte"]
-        return losses[0] if losses else None
+        if folders[0] not in self._losses:
+            check(folders[0])
+            rows = pq.read_table(folders[0] / "evaluations.parquet").to_pylist()
+            losses = [row["value"] for row in rows if row["metric"] == "bits_per_byte"]
+            self._losses[folders[0]] = losses[0] if losses else None
+        return self._losses[folders[0]]
 
     @property
     def rates_decision(self) -> Path:
@@ -398,7 +407,7 @@ class Plan(PlannedEvaluations):
             "tune": tune.model_dump(exclude_none=True),
             "weights": self.study.weights_of_search,
         }
-        return self._decision_on(configuration, self._search(self._first_grids))
+        return self._decision_on(configuration, self._search(self._first_trials))
 
     @property
     def search(self) -> list[dict[str, Any]]:

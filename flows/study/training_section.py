@@ -24,13 +24,14 @@ MOST_RANKS = 256  # beyond every machine
 TUNED = ("learning_rate", "weight_decay", "decay")  # settings to search; `decay` of the schedule
 
 
-GROWN = "while the best value of a model is at an edge, a value beyond is tried for this model"
+GROWN = "while a model is best at the lowest or highest value, it tries a value beyond"
 
 
 class Tuning(Section):
     """A search over settings of the recipe, for every variant that does not set them itself.
 
-    If several settings are searched, every combination is trained.
+    If several settings are searched, every combination is trained. Each model then tries the
+    neighbours of its best settings, until a step of any one setting is worse.
     """
 
     learning_rate: Annotated[list[Positive], Distinct, AfterValidator(sorted)] | None = Field(

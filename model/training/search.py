@@ -1,4 +1,4 @@
-"""Choose settings by a search: the same grid of learning rates, weight decays, decays for each.
+"""Choose learning rate, weight decay and decay of each model by a search, by one rule for all.
 
 A row of a search is a training at one value of each setting:
 
@@ -21,18 +21,19 @@ from typing import Any
 SETTINGS = {"learning_rate": "rate", "weight_decay": "weight decay", "decay": "decay"}
 """What can be searched, and in words."""
 OTHERS = ("weight_decay", "decay")
-MOST = {"decay": 1.0}  # beyond which a grid does not grow
-MOST_GROWTHS = 8
-"""How many values a grid may get beyond its edges: a loss may fall to the end of all numbers."""
+MOST = {"decay": 1.0}  # beyond which nothing is tried
+MOST_ROUNDS = 4
+"""How often a search goes on beside its best: a loss may fall to the end of all numbers."""
 
 Row = Mapping[str, Any]
 Model = tuple[str, int]  # variant and depth
 Values = dict[str, float]  # by setting
+Trials = list[Values]
 Grids = Mapping[str, Sequence[float]]  # by setting, in rising order
 Chosen = tuple[float, ...]  # in the order of SETTINGS; 0 for one that a row does not have
 
 
-def combinations(grids: Grids) -> list[Values]:
+def combinations(grids: Grids) -> Trials:
     """List every combination of the values of each setting."""
     products = itertools.product(*grids.values())
     return [dict(zip(grids, values, strict=True)) for values in products]
@@ -90,34 +91,56 @@ def by_rate(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return kept
 
 
-def grown(grids: Mapping[Model, Grids], rows: Sequence[Row]) -> dict[Model, Grids]:
-    """Return each model's grids with a value more beyond each edge at which this model is best.
+def untried(trials: Mapping[Model, Sequence[Values]], rows: Sequence[Row]) -> dict[Model, Trials]:
+    """Return what each model has yet to try around the best of what it has tried, given its rows.
 
-    A model's grids do not depend on the other models of a study, so neither does what is chosen. A
-    new value lies as far beyond the edge, as a factor, as the edge's neighbour lies within:
-    [1, 2, 8] grows by 0.5 or by 32.
+    These are the neighbours of the best settings: the same but for one setting, which has the next
+    lower or the next higher value. Beyond the values tried, the next one is as far, as a factor, as
+    the one within: beyond 1, 2, 8 lie 0.5 and 32. A search that has nothing left to try ends where
+    a step of any one setting is worse. What a model tries does not depend on the other models of a
+    study, so neither does what is chosen.
     """
     best = best_settings(rows)
-    larger = {}
-    for model, of_model in grids.items():
-        if model not in best:  # every training has failed
-            larger[model] = of_model
-            continue
-        chosen = dict(zip(SETTINGS, best[model], strict=True))
-        larger[model] = {
-            name: _grown(grid, chosen[name], MOST.get(name)) for name, grid in of_model.items()
-        }
-    return larger
+    return {
+        model: _untried_neighbours(tried, dict(zip(SETTINGS, best[model], strict=True)))
+        for model, tried in trials.items()
+        if model in best  # else every training has failed, and nothing says where to look
+    }
 
 
-def _grown(grid: Sequence[float], chosen: float, most: float | None) -> list[float]:
-    """Return a rising grid with what lies beyond its edge, where this was chosen."""
-    lowest, highest = grid[0], grid[-1]
-    beyond = []
-    if chosen == lowest:
-        beyond.append(lowest**2 / grid[1])
-    if chosen == highest:
-        above = highest**2 / grid[-2] if grid[-2] else 2 * highest
-        beyond.append(above if most is None else min(above, most))
-    rounded = {float(f"{value:.6g}") for value in beyond}
-    return sorted({*grid, *rounded})
+def _untried_neighbours(tried: Sequence[Values], best: Values) -> Trials:
+    """Return the settings beside the best ones, of a model, that it has not tried."""
+    names = tried[0]
+    searched = {name: best[name] for name in names}
+    neighbours = [
+        {**searched, name: value}
+        for name in names
+        for value in _beside(sorted({values[name] for values in tried}), best[name], MOST.get(name))
+    ]
+    return [values for values in neighbours if values not in tried]
+
+
+def _beside(values: Sequence[float], chosen: float, most: float | None) -> list[float]:
+    """Return the values next to one of some rising values, or what lies beyond their ends."""
+    place = values.index(chosen)
+    is_lowest = place == 0
+    is_highest = place == len(values) - 1
+    below = _below(values) if is_lowest else values[place - 1]
+    above = _above(values, most) if is_highest else values[place + 1]
+    return [value for value in (below, above) if value != chosen]
+
+
+def _below(values: Sequence[float]) -> float:
+    lowest, second = values[:2]
+    return _rounded(lowest**2 / second)
+
+
+def _above(values: Sequence[float], most: float | None) -> float:
+    second, highest = values[-2:]
+    factor = highest / second if second else 2.0
+    above = _rounded(highest * factor)
+    return above if most is None else min(above, most)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")

@@ -3,6 +3,7 @@ own rate and weight decay; its class is trained as it says."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -75,13 +76,13 @@ def test_the_page_gives_the_same_tables_after_two_kills(tmp_path: Path) -> None:
 
 
 def assert_each_at_its_best(tried: pd.DataFrame, runs: pd.DataFrame) -> None:
-    """Check that every model was tried alike and trained at the settings of its lowest loss."""
+    """Check that every model tried the page's settings, and was trained at its lowest loss."""
     settings = ["learning_rate", "weight_decay"]
+    of_page = {*itertools.product((0.001, 0.002), (0.01, 0.1))}
     by_model = dict(iter(tried.groupby("variant")))
     assert {*by_model} == {"LA", "LA-Muon", "GPT", "Llama"}
-    grids = {name: sorted(map(tuple, rows[settings].values)) for name, rows in by_model.items()}
-    assert len({tuple(grid) for grid in grids.values()}) == 1, "the same grid for all"
     for name, rows in by_model.items():
+        assert {*map(tuple, rows[settings].values)} >= of_page
         best = rows.loc[rows["loss"].idxmin()]
         assert rows[rows["chosen"]][settings].values.tolist() == [best[settings].tolist()]
         trained = runs[runs["variant"] == name]

@@ -1,13 +1,17 @@
-"""The search for settings: what is chosen, and how grids grow."""
+"""The search for settings: what is chosen, and how it goes on."""
+
+import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dreamer_study.model.training.search import (
     best_settings,
     by_rate,
     combinations,
-    grown,
     in_words,
+    untried,
 )
 
 
@@ -38,35 +42,86 @@ def test_the_settings_of_the_lowest_mean_loss_are_chosen():
     assert best_settings(both) == {("LA", 4): (1, 0.3, 0.0)}
 
 
-def test_a_grid_grows_at_an_edge_that_is_best():
+def test_a_search_goes_on_beyond_a_value_at_an_edge_that_is_best():
     inside = rows("LA", {1: [3.0, 3.0], 2: [2.0, 2.4], 8: [2.1, 2.5]})
     edge = rows("DR", {1: [3.0], 2: [2.0], 8: [1.0]})
-    low = rows("X", {1: [1.0], 2: [2.0]})
+    low = rows("X", {1: [1.0], 2: [2.0], 8: [3.0]})
     failed = rows("Y", {1: [None], 2: [None]})
     found = [*inside, *edge, *low, *failed]
-    models = [("LA", 4), ("DR", 4), ("X", 4), ("Y", 4)]
-    grids = grown({model: {"learning_rate": [1, 2, 8]} for model in models}, found)
-    assert grids[models[0]]["learning_rate"] == [1, 2, 8]
-    assert grids[models[1]]["learning_rate"] == [1, 2, 8, 32]
-    assert grids[models[2]]["learning_rate"] == [0.5, 1, 2, 8]
-    assert grids[models[3]]["learning_rate"] == [1, 2, 8], "nothing says where to look"
+    tried = combinations({"learning_rate": [1, 2, 8]})
+    further = untried({(name, 4): tried for name in ("LA", "DR", "X", "Y")}, found)
+    assert further == {
+        ("LA", 4): [],
+        ("DR", 4): [{"learning_rate": 32}],
+        ("X", 4): [{"learning_rate": 0.5}],
+    }, "nothing says where Y should look"
 
 
-def test_each_grid_grows_by_itself_and_a_share_never_beyond_the_whole():
-    found = rows("LA", {(2, 0.0): [1.0], (2, 0.1): [2.0], (1, 0.0): [2.0], (8, 0.0): [3.0]})
-    for row in found:
-        row["decay"] = 0.8
+def test_a_setting_goes_beyond_by_itself_and_a_share_never_beyond_the_whole():
     grids = {"learning_rate": [1, 2, 8], "weight_decay": [0.0, 0.1], "decay": [0.2, 0.8]}
-    larger = grown({("LA", 4): grids}, found)[("LA", 4)]
-    assert larger["learning_rate"] == [1, 2, 8]
-    assert larger["weight_decay"] == [0.0, 0.1], "nothing lies below 0"
-    assert larger["decay"] == [0.2, 0.8, 1.0]
-    whole = {("LA", 4): {"decay": [0.5, 1.0]}}
-    assert grown(whole, rows_at_whole()) == whole
+    found = rows("LA", {(2, 0.0): [1.0], (2, 0.1): [2.0], (1, 0.0): [2.0], (8, 0.0): [3.0]})
+    found = [{**row, "decay": 0.8} for row in found]
+    (further,) = untried({("LA", 4): combinations(grids)}, found).values()
+    assert further == [{"learning_rate": 2, "weight_decay": 0.0, "decay": 1.0}]
+    whole = [{**row, "decay": 1.0} for row in rows("LA", {1: [1.0]})]
+    assert untried({("LA", 4): combinations({"decay": [0.5, 1.0]})}, whole) == {("LA", 4): []}
 
 
-def rows_at_whole():
-    return [{**row, "decay": 1.0} for row in rows("LA", {1: [1.0]})]
+def test_a_search_of_two_settings_tries_the_neighbours_of_its_best_and_not_all_combinations():
+    trials = combinations({"learning_rate": [1, 2], "weight_decay": [0.1, 0.2]})
+    assert ended(trials, rate=4, decay=0.1) == {"learning_rate": 4, "weight_decay": 0.1}
+    assert trials == [
+        {"learning_rate": 1, "weight_decay": 0.1},
+        {"learning_rate": 1, "weight_decay": 0.2},
+        {"learning_rate": 2, "weight_decay": 0.1},
+        {"learning_rate": 2, "weight_decay": 0.2},
+        {"learning_rate": 4, "weight_decay": 0.1},
+        {"learning_rate": 2, "weight_decay": 0.05},
+        # around the new best
+        {"learning_rate": 8, "weight_decay": 0.1},
+        {"learning_rate": 4, "weight_decay": 0.05},
+        {"learning_rate": 4, "weight_decay": 0.2},
+    ]
+
+
+@given(
+    steps=st.tuples(st.integers(-5, 6), st.integers(-5, 6)),
+    grid=st.sampled_from([[1e-3, 2e-3], [1e-3, 1.5e-3, 6e-3], [3e-4, 1e-3]]),
+)
+def test_a_search_ends_where_a_step_of_any_setting_is_worse(steps, grid):
+    rate = grid[0] * 2.0 ** steps[0]
+    decay = 0.1 * 2.0 ** steps[1]
+    trials = combinations({"learning_rate": grid, "weight_decay": [0.1, 0.2]})
+    best = ended(trials, rate=rate, decay=decay)
+    at = {
+        (row["learning_rate"], row["weight_decay"]): row["loss"]
+        for row in losses(trials, rate, decay)
+    }
+    lowest = at[best["learning_rate"], best["weight_decay"]]
+    assert lowest == min(at.values())
+    of_rates = [each for each, of_decay in at if of_decay == best["weight_decay"]]
+    of_decays = [each for of_rate, each in at if of_rate == best["learning_rate"]]
+    assert min(of_rates) < best["learning_rate"] < max(of_rates)
+    assert min(of_decays) < best["weight_decay"] < max(of_decays)
+
+
+def losses(trials, rate, decay):
+    """Rows of the search, whose loss is lowest at a rate and a weight decay."""
+    found = {}
+    for values in trials:
+        of_rate = abs(math.log(values["learning_rate"] / rate))
+        of_decay = abs(math.log(values["weight_decay"] / decay))
+        found[values["learning_rate"], values["weight_decay"]] = [1 + of_rate + of_decay]
+    return rows("LA", found)
+
+
+def ended(trials, *, rate, decay):
+    """Search to the end, with `trials` as what was tried; return the best settings."""
+    model = ("LA", 4)
+    while further := untried({model: trials}, losses(trials, rate, decay))[model]:
+        trials += further
+    (best,) = best_settings(losses(trials, rate, decay)).values()
+    return {"learning_rate": best[0], "weight_decay": best[1]}
 
 
 def test_a_table_by_rates_keeps_each_rate_at_its_best_other_settings():

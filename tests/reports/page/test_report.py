@@ -98,15 +98,20 @@ class Page(HTMLParser):
         return "\n".join(filter(None, joined))
 
     @property
-    def figures(self) -> dict[str, dict]:
-        """The specifications from which the page's script draws, by the names of the figures."""
+    def content(self) -> dict[str, dict]:
+        """What the page's script draws from."""
         library, content, *_ = (
             decompress(b64decode(text)).decode()
             for kind, text in self.scripts
             if kind == "text/plain"
         )
         assert "vegaEmbed" in library
-        return json.loads(content)["figures"]
+        return json.loads(content)
+
+    @property
+    def figures(self) -> dict[str, dict]:
+        """The specifications from which the page's script draws, by the names of the figures."""
+        return self.content["figures"]
 
 
 def read(path: Path) -> Page:
@@ -216,9 +221,13 @@ def test_the_answer_is_drawn_without_script_in_colours_of_the_page(place: Path) 
 
 @pytest.mark.slow
 def test_specifications_are_vega_lite(page: Page) -> None:
-    for figure in page.figures.values():
-        assert figure["description"]
-        for panel in (figure["vconcat"][1] if "vconcat" in figure else figure)["concat"]:
+    texts = page.content["texts"]
+    for name, figure in page.figures.items():
+        panels = (figure["vconcat"][1] if "vconcat" in figure else figure)["concat"]
+        descriptions = [panel["description"] for panel in texts[name]["panels"]]
+        assert len(descriptions) == len(panels)
+        assert all(descriptions)
+        for panel in panels:
             alt.Chart.from_dict(panel, validate=True)
 
 
