@@ -120,7 +120,7 @@ def test_the_factor_of_the_paper_is_explained_once_beside_what_makes_a_ratio_wea
     made = details(ratio_frame(RATIOS), styles(["LA", "DR", "X", "Y"]), 4, {(4, "DR"): False})
     assert "data efficiency" in made.caption
     said = words(made)
-    weak = "depends on swaps; rate not tuned"
+    weak = "depends on swaps; learning rate not searched here"
     assert said[0] == f"DR | Average accuracy | 1.67x | 0.60 | 800K | 450K | {weak}"
     assert said[4].endswith(" | near chance")
 
