@@ -224,9 +224,9 @@ def ranked(leading: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Ta
             model_cell(row["variant"], styles),
             _ratio_cell(row),
             short_interval(row),
+            Cell(UNDER_ONE if finding(row) == ONE_CHECKPOINT else finding(row), kind="left"),
             _scores(row),
             _reached(row),
-            UNDER_ONE if finding(row) == ONE_CHECKPOINT else finding(row),
         ]
         body.append((finding(row), cells))
     start = _start(leading, depth, "Training")
@@ -240,9 +240,9 @@ def ranked(leading: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Ta
             left("Model"),
             "Ratio",
             "95 % CI",
+            left("Finding"),
             "Scores",
             _reached_head(rows),
-            left("Finding"),
         ],
         body,
     )

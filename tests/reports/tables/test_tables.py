@@ -132,7 +132,8 @@ def test_many_variants_are_ranked_with_the_significant_ones_first() -> None:
     made = ranked(ratio_frame(rows), styles(["LA", *"ABCDEF"]), 4)
     assert [row.cells[0].text for row in made.rows] == ["B", "E", "C", "A", "D", "F"]
     assert [row.first for row in made.rows] == [False] * 5 + [True]
-    assert made.rows[-1].cells[-1].text == "not significant"
+    assert [head.text for head in made.head[0]][3] == "Finding"
+    assert made.rows[-1].cells[3].text == "not significant"
 
 
 def test_a_best_that_is_lower_within_noise_is_said() -> None:
