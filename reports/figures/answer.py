@@ -519,7 +519,7 @@ def _strip_texts(
     look = {"align": "left", "baseline": "top", "fontSize": 11, "fontWeight": 600}
     # the baseline, of which the answer says nothing, is below all others
     rows = arrows["variant"].map(order).fillna(len(order))
-    names = shortest(styles, NAME)
+    names = shortest([*styles, *arrows["variant"]], NAME)
     labels = [
         label.replace(variant, names[variant], 1)
         for variant, label in zip(arrows["variant"], arrows["label"], strict=True)

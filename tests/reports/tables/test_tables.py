@@ -101,13 +101,13 @@ def words(made: Table) -> list[str]:
 def test_a_row_of_ratios_has_the_number_and_how_sure_it_is() -> None:
     made = ratios(ratio_frame(RATIOS), styles(["LA", "DR", "X", "Y"]), 4)
     number = "1.67x | 1.35 to 2.08 | 46 to 53 % | no, 52.8 %"
-    sure = "1.23x | 1.32x | 4"
+    sure = "≥\u202f1.23x | 1.32x | 4"
     assert words(made) == [
         f"DR | Average accuracy | {number} | yes, p 0.007 | {sure}",
-        f"X | Average accuracy | 0.50x | 0.40 to 0.60 | 46 to 53 % | yes | yes, p 0.007 | {sure}",
+        f"X | Average accuracy | 0.50x | 0.40 to 0.60 | 46 to 53 % | yes | yes, p 0.007 | 1.23x | 1.32x | 4",
         "Y | Average accuracy | – (not evaluated) |  | – | – |  | – | – | –",
         f"DR | GSM8K | {number} |  | {sure}",
-        "X | GSM8K | ≥\u202f5.50x |  | – | no, 52.8 % |  | 1.23x | – | 4",
+        "X | GSM8K | ≥\u202f5.50x |  | – | no, 52.8 % |  | ≥\u202f1.23x | – | 4",
         f"DR | MATH | {number} | no, < 1 checkpoint | {sure}",
         "DR | MathQA | – (not computed) |  | – | no, 52.8 % |  | – | – | 4",
     ]
