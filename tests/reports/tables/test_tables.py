@@ -104,7 +104,7 @@ def test_a_row_of_ratios_has_the_number_and_how_sure_it_is() -> None:
     sure = "≥\u202f1.23x | 1.32x | 4"
     assert words(made) == [
         f"DR | Average accuracy | {number} | yes, p 0.007 | {sure}",
-        f"X | Average accuracy | 0.50x | 0.40 to 0.60 | 46 to 53 % | yes | yes, p 0.007 | 1.23x | 1.32x | 4",
+        "X | Average accuracy | 0.50x | 0.40 to 0.60 | 46 to 53 % | yes | yes, p 0.007 | 1.23x | 1.32x | 4",
         "Y | Average accuracy | – (not evaluated) |  | – | – |  | – | – | –",
         f"DR | GSM8K | {number} |  | {sure}",
         "X | GSM8K | ≥\u202f5.50x |  | – | no, 52.8 % |  | ≥\u202f1.23x | – | 4",
