@@ -58,7 +58,6 @@ console = _Console(
 FOLDED = 24  # columns of the terminal: a column that is wider may be folded down to these
 GAP = 2  # columns between two columns of a table
 LONGEST_WORD = 40  # columns: only a longer word, such as a path, is broken
-CUT = "…"  # stands for the middle of a name
 FIRST_WORDS = {"significant": SIGNIFICANT, "failed": FAILED}  # of cells that have a colour
 
 
@@ -127,32 +126,6 @@ def coloured(text: str, style: str = "") -> Text:
     """Return the text of a cell, coloured where its first word says what one looks for."""
     first_word = re.match(r"\w*", text)[0]
     return Text(text, style=style or FIRST_WORDS.get(first_word, ""))
-
-
-def short_names(names: Iterable[str], most: int) -> dict[str, str]:
-    """Cut the middle out of each name that is longer than `most`; names that differ still do.
-
-    Where the cut falls depends on where the names differ; where no place helps, they are longer.
-
-    >>> short_names(["DR", "a-variant-of-the-sweep-07"], 12)
-    {'DR': 'DR', 'a-variant-of-the-sweep-07': 'a-var…eep-07'}
-    """
-    whole = list(dict.fromkeys(names))
-    longest = max(map(len, whole), default=0)
-    for length in range(most, longest):
-        kept = length - len(CUT)
-        for head in sorted(range(1, kept), key=lambda head: abs(2 * head - kept)):
-            short = {name: _cut_out(name, head, kept - head) for name in whole}
-            if len({*short.values()}) == len(whole):
-                return short
-    return {name: name for name in whole}
-
-
-def _cut_out(name: str, head: int, tail: int) -> str:
-    """Keep the first and the last characters of a name that is longer than both."""
-    if len(name) <= head + len(CUT) + tail:
-        return name
-    return f"{name[:head]}{CUT}{name[-tail:]}"
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.ratios import (
     EDGE,
+    FILLED,
     SHAPES,
     by_effect,
     distinguished,
@@ -107,8 +108,8 @@ def answer(
         "Each marker is a checkpoint, the mean over its seeds."
         f" {chart.of_bands(curves['seeds'])} {arrow} leads from {baseline}, the baseline, to a"
         " variant at equal height, and is as long as the ratio; a dashed arrow is a bound. The"
-        " strip has the ratios with 95 % confidence intervals, over seeds and items. Filled:"
-        " significant after correction; hollow: not. → at the edge:"
+        " strip has the ratios with 95 % confidence intervals (CI), over seeds and items, each at"
+        f" the scores that the variant and {baseline} both reached. {FILLED} → at the edge:"
         f" {baseline}’s best was never reached."
     )
     # no legend: the names are at the ends of the curves
@@ -321,8 +322,8 @@ def _chart(
     """Draw curves with bands or thin lines of seeds, names at their ends, and arrows."""
     loss = first["metric"] == "loss"
     rows = chart.with_bands(rows, "value")
-    names = shortest(rows["variant"].unique(), NAME)
-    x = _axis_with_room(rows["tokens"], max(map(len, names.values())))
+    names = shortest(styles, NAME)
+    x = _axis_with_room(rows["tokens"], max(len(names[name]) for name in rows["variant"].unique()))
     low, high = _limits(rows)
     y = chart.y_axis("value", format="~g" if loss else ".0%")
     y = y.scale(domain=[low, high], zero=False, nice=False).title(measure_label(first))
@@ -390,7 +391,8 @@ def _names_at_ends(
     ends = ends.assign(value=placed, tokens=rows["tokens"].max())
     base = alt.Chart(chart.records(ends, ["variant", "tokens", "value", "words"]))
     text = base.mark_text(align="left", dx=8, fontSize=11, fontWeight=600)
-    return text.encode(x=x, y=y, text=alt.Text("words:N"), color=chart.colour(styles))
+    told = chart.tooltip(("variant:N",))
+    return text.encode(x=x, y=y, text=alt.Text("words:N"), color=chart.colour(styles), tooltip=told)
 
 
 def _slider(arrows: pd.DataFrame, first: Mapping[str, Any]) -> chart.Parameter:
@@ -517,7 +519,7 @@ def _strip_texts(
     look = {"align": "left", "baseline": "top", "fontSize": 11, "fontWeight": 600}
     # the baseline, of which the answer says nothing, is below all others
     rows = arrows["variant"].map(order).fillna(len(order))
-    names = shortest(arrows["variant"].unique(), NAME)
+    names = shortest([*styles, *arrows["variant"]], NAME)
     labels = [
         label.replace(variant, names[variant], 1)
         for variant, label in zip(arrows["variant"], arrows["label"], strict=True)
@@ -537,5 +539,7 @@ def _strip_texts(
         ),
         # a halo, for the grid of the ratios lies below
         text.mark_text(**look, stroke=LIGHT["paper"], strokeWidth=4).encode(**place),
-        text.mark_text(**look).encode(**place, color=chart.colour(styles)),
+        text.mark_text(**look).encode(
+            **place, color=chart.colour(styles), tooltip=chart.tooltip(("variant:N",))
+        ),
     ]

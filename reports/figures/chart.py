@@ -5,8 +5,9 @@ These are inline data, axes, encodings by variant, and layers.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -15,7 +16,13 @@ import pandas as pd
 from scipy.special import stdtrit  # scipy.stats takes a second to be imported
 
 from dreamer_study.reports.style.theme import LIGHT, RAMP, Style, ordered
-from dreamer_study.reports.text.names import LONGEST, depth_name, task_name, task_order
+from dreamer_study.reports.text.names import (
+    LONGEST,
+    depth_name,
+    shortest,
+    task_name,
+    task_order,
+)
 from dreamer_study.sql.names import AVERAGE
 
 WIDTH, HEIGHT = 300, 190  # of a panel in pixels
@@ -28,11 +35,6 @@ LOG_FROM = 8
 MANY_LINES = 12  # of runs in a panel; where there are more, each is thinner and fainter
 Parameter = dict[str, Any]  # of Vega-Lite: what a slider or a menu below a panel chooses
 Specification = dict[str, Any]  # of Vega-Lite, with its data by name in `datasets`
-# Names of an axis cut in the middle, as `text.names.cut` cuts words.
-NAME_LABEL = (
-    f"length(datum.label) > {LONGEST} ? slice(datum.label, 0, {LONGEST - LONGEST // 2 - 1}) + '…' +"
-    f" slice(datum.label, -{LONGEST // 2}) : datum.label"
-)
 # Of fields whose name does not say what they are.
 Y_TITLES = {"loss": "loss (nats per token)", "value": "loss (bits per byte)"}
 COUNT_LABEL = "replace(replace(format(datum.value, '~s'), 'G', 'B'), 'k', 'K')"
@@ -144,12 +146,19 @@ def _round_counts(low: float, high: float) -> list[float]:
     return ticks[:: math.ceil(len(ticks) / 7)] or [low]
 
 
-def name_axis(**axis: Any) -> alt.Axis:
-    """Return an axis of names; a long name is cut in its middle.
+def name_axis(names: Iterable[str], **axis: Any) -> alt.Axis:
+    """Return an axis of names, of which long ones are shortened to what tells them apart.
 
     `axis` has further properties of Vega-Lite.
     """
-    looks = {"domain": False, "labelFontSize": 12, "labelExpr": NAME_LABEL, "labelLimit": 400}
+    shown = shortest(names, LONGEST)
+    long = [name for name, text in shown.items() if text != name]
+    looks: dict[str, Any] = {"domain": False, "labelFontSize": 12, "labelLimit": 400}
+    if long:
+        texts = [shown[name] for name in long]
+        place = f"indexof({json.dumps(long)}, datum.label)"
+        # texts in quotes, with every other character escaped: no name is read as an expression
+        looks["labelExpr"] = f"{place} < 0 ? datum.label : {json.dumps(texts)}[{place}]"
     return alt.Axis(**{**looks, **axis})
 
 
@@ -162,7 +171,7 @@ def chosen_benchmark(tasks: pd.Series, depth: int) -> Parameter:
     menu = {
         "input": "select",
         "options": names,
-        "labels": [task_name(name) for name in names],
+        "labels": list(shortest(map(task_name, names), LONGEST).values()),
         "name": "Benchmark ",
     }
     return {"name": f"benchmark_{depth}".replace("-", "_"), "value": names[0], "bind": menu}

@@ -12,6 +12,7 @@ from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.ratios import (
     EDGE,
+    FILLED,
     SHAPES,
     by_effect,
     direction,
@@ -22,7 +23,7 @@ from dreamer_study.reports.figures.ratios import (
 )
 from dreamer_study.reports.figures.rendering import Figure, Panel, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style, present
-from dreamer_study.reports.text.names import are_many, depth_name, measure_label
+from dreamer_study.reports.text.names import are_many, depth_name, measure_label, owner
 from dreamer_study.reports.text.numbers import counted
 from dreamer_study.reports.text.ratios import leading, read_for
 from dreamer_study.sql.names import AVERAGE
@@ -70,9 +71,7 @@ def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
         "token-ratios",
         f"Training tokens over those of {baseline_of(rows)}",
         "At equal final quality: means over the upper fifth of the scores that are compared. Lines:"
-        " 95 % confidence intervals (CI), over seeds and items. Hollow: not significant, less than"
-        " one checkpoint apart, or, of a single task beside an average, a CI that holds 1."
-        f"{bounds}",
+        f" 95 % confidence intervals (CI), over seeds and items. {FILLED}{bounds}",
         panels,
         circles,
         wide=True,
@@ -98,13 +97,15 @@ def cost_ratios(
     for column, name in COSTS.items():
         scale = own[column] / of_baseline[column]
         scaled = {end: rows[end] * scale for end in ("shown", "ratio", "low", "high")}
-        parts.append(rows.assign(name=name, **scaled)[scale.notna()])
+        # of the test, and of the checkpoints, the ratio in tokens alone is known
+        untested = {"significant": pd.NA, "within_checkpoint": False}
+        parts.append(rows.assign(name=name, **scaled, **untested)[scale.notna()])
     if sum(map(len, parts[1:])) == 0:
         return None
     all_rows = pd.concat(parts, ignore_index=True)
     all_rows = all_rows.assign(
         label=[label(row) for row in all_rows.to_dict("records")],
-        hollow=(all_rows["low"] <= 1) & (all_rows["high"] >= 1) | all_rows["low"].isna(),
+        hollow=~distinguished(all_rows),
     )
     limits = all_rows[["shown", "low", "high"]].astype(float)
     low = min(0.8, float(limits.min().min()) / EDGE)
@@ -114,7 +115,7 @@ def cost_ratios(
     )
     shown = present(styles, all_rows)
     panels = []
-    title = f"less than {baseline}  ←  1  →  more"
+    title = f"less than {owner(baseline)}  ←  1  →  more"
     for depth, part in all_rows.groupby("depth"):
         drawn = _chart(part, shown, low, high, title=title)
         ratios = [f"{row.variant} in {row.name}: {row.label}" for row in part.itertuples(False)]
@@ -127,8 +128,8 @@ def cost_ratios(
         f"What each variant takes over what {baseline} takes, to the scores of the answer. A ratio"
         " in FLOPs is the ratio in tokens times the training FLOPs of a token over"
         f" {baseline}’s; seconds are those of the device that trained, the median of the runs."
-        " Lines: 95 % confidence intervals (CI) of the tokens, over seeds and items. Hollow: a CI"
-        " that holds 1.",
+        " Lines: 95 % confidence intervals (CI) of the tokens, over seeds and items. Ratios in"
+        f" tokens alone are tested. {FILLED}",
         panels,
         circles,
         wide=True,
@@ -199,12 +200,12 @@ def _chart(
     variants = by_effect(rows, "variant")
     base = alt.Chart()
     if by == "variant":
-        y = alt.Y("variant:N", title=None, sort=variants, axis=chart.name_axis())
+        y = alt.Y("variant:N", title=None, sort=variants, axis=chart.name_axis(styles))
         base = base.encode(y=y)
         lines = len(variants)
     else:
         scale = alt.Scale(paddingInner=0.25)
-        y = alt.Y("name:N", title=None, sort=names, scale=scale, axis=chart.name_axis())
+        y = alt.Y("name:N", title=None, sort=names, scale=scale, axis=chart.name_axis(names))
         base = base.encode(y=y, yOffset=alt.YOffset("variant:N", sort=variants))
         lines = len(names) * len(variants)
     domain = [low, high * (high / low) ** 0.3]  # with room for the labels on the right

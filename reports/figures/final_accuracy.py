@@ -12,7 +12,7 @@ from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.accuracy import one_at_a_time
 from dreamer_study.reports.figures.rendering import Figure, Panel, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, WHOLE_LINE, Style, ordered, present
-from dreamer_study.reports.text.names import LONGEST, depth_name, task_name, task_order
+from dreamer_study.reports.text.names import LONGEST, depth_name, shortest, task_name, task_order
 from dreamer_study.reports.text.numbers import MANY_MODELS, bests, percent, tokens
 
 MODEL = ["depth", "variant", "task"]
@@ -168,9 +168,9 @@ def _chart(
 def _benchmark_axis(rows: pd.DataFrame, chosen: chart.Parameter | None) -> alt.X:
     """Return the axis of benchmarks, whose names slope where they have no room."""
     names = [task_name(task) for task in task_order(rows["task"], average_first=True)]
-    longest = min(LONGEST, max(map(len, names)))
+    longest = max(map(len, shortest(names, LONGEST).values()))
     is_sloped = not chosen and len(names) * longest > SLOPED_FROM
-    axis = chart.name_axis(labelFontSize=11, labelAngle=-30 if is_sloped else 0)
+    axis = chart.name_axis(names, labelFontSize=11, labelAngle=-30 if is_sloped else 0)
     return alt.X("name:N", title=None, sort=names, axis=axis, scale=alt.Scale(paddingInner=0.2))
 
 

@@ -70,7 +70,7 @@ def _chart(rows: pd.DataFrame, low: float, high: float) -> chart.Specification:
         "variant:N",
         title=None,
         sort=list(rows["variant"]),
-        axis=chart.name_axis(labelFontSize=11),
+        axis=chart.name_axis(rows["variant"], labelFontSize=11),
     )
     x = alt.X("shown:Q", title=direction(rows), scale=scale, axis=ratio_axis(low, high))
     one = alt.Chart(chart.records(pd.DataFrame([{"shown": 1.0}]), ["shown"]))

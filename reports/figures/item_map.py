@@ -135,7 +135,8 @@ def _chart(rows: pd.DataFrame, chosen: chart.Parameter | None = None) -> chart.S
         scale=alt.Scale(domain=[0, last], nice=False),
         axis=alt.Axis(labels=False, ticks=False, domain=False),
     )
-    y = alt.Y("variant:N", title="model", sort=variants, axis=chart.name_axis(labelFontSize=11))
+    axis = chart.name_axis(variants, labelFontSize=11)
+    y = alt.Y("variant:N", title="model", sort=variants, axis=axis)
     told = chart.tooltip(
         ("variant:N",), ("item:N",), ("rank:Q", "d", "place"), ("right:Q", ".0%", "right")
     )

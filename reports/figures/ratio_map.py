@@ -99,9 +99,11 @@ def _chart(rows: pd.DataFrame) -> chart.Specification:
             "variant:N",
             title=None,
             sort=variants,
-            axis=chart.name_axis(orient="top", labelAngle=40, labelAlign="right", labelFontSize=11),
+            axis=chart.name_axis(
+                variants, orient="top", labelAngle=40, labelAlign="right", labelFontSize=11
+            ),
         ),
-        "y": alt.Y("name:N", title=None, sort=names, axis=chart.name_axis(labelFontSize=11)),
+        "y": alt.Y("name:N", title=None, sort=names, axis=chart.name_axis(names, labelFontSize=11)),
     }
     base = alt.Chart().encode(**columns)
     sides = alt.Scale(domain=["fewer", "more"], range=[FEWER, MORE])

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dreamer_study.reports.data import baseline_of, without_baseline
+from dreamer_study.reports.text.names import owner
 from dreamer_study.reports.text.numbers import interval, times
 from dreamer_study.reports.text.ratios import best_estimate
 from dreamer_study.sql.names import AVERAGE
@@ -27,7 +28,7 @@ SHAPES = {"": "circle", AT_LEAST: "triangle-right", AT_MOST: "triangle-left"}
 
 def direction(rows: pd.DataFrame) -> str:
     """Name the axis of ratios, whose middle is the baseline."""
-    return f"fewer tokens than {baseline_of(rows)}  ←  1  →  more tokens"
+    return f"fewer tokens than {owner(baseline_of(rows))}  ←  1  →  more tokens"
 
 
 def ratio_axis(low: float, high: float) -> alt.Axis:
@@ -77,6 +78,13 @@ def by_effect(rows: pd.DataFrame, column: str) -> list[str]:
         of_average = np.log(averages["shown"].astype(float)).groupby(averages[column]).mean()
         effects = of_average.reindex(effects.index).fillna(effects)
     return list(effects.sort_values(kind="stable").index)
+
+
+# What the points of every figure of ratios mean.
+FILLED = (
+    "Filled: the ratio is significant after correction, or where nothing was tested its CI excludes"
+    " 1; hollow: not so, or less than one checkpoint apart."
+)
 
 
 def distinguished(rows: pd.DataFrame) -> pd.Series:

@@ -31,6 +31,7 @@ from dreamer_study.reports.figures.chart import (
     shape,
 )
 from dreamer_study.reports.style.theme import LIGHT, Style, themed, vega_config
+from dreamer_study.reports.text.names import LONGEST, shortest
 
 CAPTION = {1: 100, 2: 110, 3: 160}  # characters of a line of a caption, by columns of panels
 ENDINGS = ("svg", "pdf", "png")  # of the files of a figure for papers
@@ -127,12 +128,14 @@ def complete(specification: Mapping[str, Any], description: str) -> dict[str, An
     }
 
 
-def page_specifications(figures: Sequence[Figure], costs: pd.DataFrame) -> dict[str, Any]:
+def page_specifications(
+    figures: Sequence[Figure], costs: pd.DataFrame, short: Mapping[str, str]
+) -> dict[str, Any]:
     """Return what the page's script draws and saves figures from.
 
     Composed figures lack what all of them have, and their texts, which depend on the choice.
     Colours are light, as on paper; `colours` has the name of the page's variable for each. `costs`
-    has the rows of `StudyData.costs`.
+    has the rows of `StudyData.costs`, `short` the texts that are shown in place of long names.
     """
     specifications = {figure.name: composed(figure) for figure in figures}
     for specification in specifications.values():
@@ -149,6 +152,7 @@ def page_specifications(figures: Sequence[Figure], costs: pd.DataFrame) -> dict[
         "figures": specifications,
         "texts": {figure.name: _texts(figure) for figure in figures},
         "costs": costs_by_depth,
+        "short": dict(short),
     }
 
 
@@ -307,16 +311,17 @@ def _legend(marks: tuple[Style, ...]) -> Specification:
 
     Most figures of a page have the same one.
     """
-    step = 26 + 7.5 * max(len(style.variant) for style in marks)
-    width = len(marks) * step
     variants = [style.variant for style in marks]
+    texts = list(shortest(variants, LONGEST).values())
+    step = 26 + 7.5 * max(map(len, texts))
+    width = len(marks) * step
     starts = [place * step for place in range(len(marks))]
-    frame = pd.DataFrame({"variant": variants, "x": starts})
+    frame = pd.DataFrame({"variant": variants, "words": texts, "x": starts})
     styles = {style.variant: style for style in marks}
     scale = alt.Scale(domain=[0, width], nice=False, zero=False)
     base = alt.Chart(width=width, height=16).encode(x=alt.X("x:Q", axis=None, scale=scale))
     points = base.mark_point(filled=True, size=70, opacity=1).encode(
         color=colour(styles), shape=shape(styles)
     )
-    names = base.mark_text(align="left", dx=9, fontSize=12).encode(text=alt.Text("variant:N"))
-    return layered(points, names, data=records(frame, ["variant", "x"]))
+    names = base.mark_text(align="left", dx=9, fontSize=12).encode(text=alt.Text("words:N"))
+    return layered(points, names, data=records(frame, ["variant", "words", "x"]))

@@ -36,7 +36,7 @@ from dreamer_study.reports.page.sections import sections, study_file
 from dreamer_study.reports.page.toolbar import toolbar
 from dreamer_study.reports.style.theme import MARKERS, Style, css_variables, styles
 from dreamer_study.reports.tables.examples import items_in_full
-from dreamer_study.reports.text.names import cut
+from dreamer_study.reports.text.names import ShortNames, short_names, task_name
 
 TEMPLATES = Path(__file__).resolve().parent
 STYLE = Path(style.__file__).resolve().parent
@@ -107,6 +107,7 @@ def _remove_old_figures(page: Path, names: set[str]) -> None:
 def _page(data: StudyData, *, beside: bool, price: float | None) -> tuple[str, list[Figure]]:
     """Return the page's text and figures. `beside`: files of the figures lie beside the page."""
     looks = styles(data.variants)
+    short = _short_names(data)
     # Checking every part of every figure would take a third of the time; tests check figures.
     with debug_mode(False):
         first = first_screen(data, looks)
@@ -121,9 +122,11 @@ def _page(data: StudyData, *, beside: bool, price: float | None) -> tuple[str, l
     specifications = None
     if figures:
         specifications = json.dumps(
-            page_specifications(figures, data.costs), separators=(",", ":"), allow_nan=False
+            page_specifications(figures, data.costs, short.shown),
+            separators=(",", ":"),
+            allow_nan=False,
         )
-    text = _template().render(
+    text = _template(short).render(
         title=f"{name}: training tokens to the same accuracy",
         study=name,
         question=QUESTION,
@@ -151,7 +154,15 @@ def _answers(data: StudyData, looks: Mapping[str, Style]) -> str:
     return packed(json.dumps(of_items, separators=(",", ":"), allow_nan=False))
 
 
-def _template() -> jinja2.Template:
+def _short_names(data: StudyData) -> ShortNames:
+    """Shorten the names of variants, of benchmarks, and of sources of data."""
+    frames = (data.accuracy, data.loss, data.perplexity)
+    tasks = dict.fromkeys(task_name(task) for frame in frames for task in frame["task"])
+    sources = data.curation["source"].dropna().unique()
+    return short_names(data.variants, sorted(tasks), sorted(sources))
+
+
+def _template(short: ShortNames) -> jinja2.Template:
     number = count()
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -162,7 +173,7 @@ def _template() -> jinja2.Template:
     # What this returns is markup made from data that Vega has escaped.
     environment.globals["drawn"] = lambda panel: Markup(page_drawing(panel, next(number)))
     environment.globals["markers"] = MARKERS
-    environment.filters["cut"] = cut
+    environment.filters["cut"] = short
     return environment.get_template("report.html.j2")
 
 

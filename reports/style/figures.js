@@ -112,6 +112,7 @@ async function enliven(plot) {
     result.view.addEventListener("click", (_, item) => chooseBenchmark(item?.datum?.task));
     result.view.addEventListener("pointerover", (_, item) => point(item?.datum?.variant));
     live.querySelector("svg").setAttribute("aria-hidden", "true"); // the plot is read out as one description
+    tellWholeNames(live);
     plot.view?.finalize();
     plot.view = result.view;
     for (const old of [...plot.children]) if (old !== live) old.remove();
@@ -139,6 +140,18 @@ function makePointed(specification) {
   specification.params.push({ name: "pointed", value: pointed });
   for (const { mark, encoding } of views(specification))
     if (encoding?.color?.field === "variant" && mark.opacity !== 0) encoding.opacity ??= FAINT;
+}
+
+// Names that an axis shows shortened tell the whole name where the mouse is.
+function tellWholeNames(live) {
+  for (const text of live.querySelectorAll(".role-axis-label text")) {
+    const whole = String(text.__data__?.datum?.value ?? "");
+    if (!text.textContent.includes("…") || text.textContent === whole) continue;
+    const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
+    title.textContent = whole;
+    text.append(title);
+    text.style.pointerEvents = "auto";
+  }
 }
 
 const AXIS = 44; // pixels of an axis with its title

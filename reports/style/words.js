@@ -34,7 +34,7 @@ function leftOf(figure) {
   if (shown.length < variants.length) left.push(listedWords(shown) || "no model");
   for (const key of ["depth", "task", "metric"])
     if (choice[key] && offers[key].size > 1 && offers[key].has(choice[key]))
-      left.push(document.querySelector(`.toolbar [name=${key}]`).selectedOptions[0].text);
+      left.push(wholeOf(document.querySelector(`.toolbar [name=${key}]`).selectedOptions[0].text));
   return left;
 }
 
@@ -42,7 +42,7 @@ function leftOf(figure) {
 function benchmarkOf(figure, number) {
   const panel = panelsOf(figure.dataset.figure)[number];
   const menu = specifications.figures[figure.dataset.figure].params.find((one) => one.bind?.options && mentions(panel, one));
-  return menu && menu.bind.labels[menu.bind.options.indexOf(valueNow(figure, menu))];
+  return menu && wholeOf(menu.bind.labels[menu.bind.options.indexOf(valueNow(figure, menu))]);
 }
 
 const named = (text, benchmark) =>
@@ -95,11 +95,18 @@ function textsOf(figure) {
   };
 }
 
-// A name as the page cuts it: each long word in its middle.
+// A text as `ShortNames` of the page shortens it: names by the page's own texts, other long words in their middle.
 const LONGEST = 34;
-const cutWord = (word) =>
-  word.length <= LONGEST ? word : `${word.slice(0, LONGEST - LONGEST / 2 - 1)}…${word.slice(-LONGEST / 2)}`;
+const escaped = (name) => name.replace(/[.*+?^${}()|[\]\\\-/]/g, "\\$&");
+function cutWord(word) {
+  if (word.length <= LONGEST) return word;
+  const names = Object.keys(specifications.short).sort((one, other) => other.length - one.length);
+  const anyName = new RegExp(names.map(escaped).join("|") || "(?!)", "g");
+  const named = word.replace(anyName, (name) => specifications.short[name]);
+  return named === word ? `${word.slice(0, LONGEST - LONGEST / 2 - 1)}…${word.slice(-LONGEST / 2)}` : named;
+}
 const cutWords = (text) => text.split(" ").map(cutWord).join(" ");
+const wholeOf = (text) => Object.keys(specifications.short).find((name) => specifications.short[name] === text) ?? text;
 
 function say(element, text) {
   if (!element || wordsOf(element) === text) return;

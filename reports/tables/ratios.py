@@ -18,8 +18,10 @@ from dreamer_study.reports.tables.cells import (
 )
 from dreamer_study.reports.text.answer import by_finding
 from dreamer_study.reports.text.names import depth_name, measure_label, owner
-from dreamer_study.reports.text.numbers import NOTHING, interval, ratio, times, tokens
+from dreamer_study.reports.text.numbers import NOTHING, THIN, interval, ratio, times, tokens
 from dreamer_study.reports.text.ratios import (
+    LEAST,
+    ONE_CHECKPOINT,
     SIGNIFICANT,
     Row,
     best_estimate,
@@ -34,6 +36,11 @@ from dreamer_study.reports.text.ratios import (
 )
 from dreamer_study.sql.names import AVERAGE
 
+UNDER_ONE = "< 1 checkpoint"
+CHECKPOINTS_APART = (
+    f"{UNDER_ONE}: the models are less than one checkpoint apart, which is no finding, whatever the"
+    " CI: a CI knows of seeds and items, not of what lies between two checkpoints."
+)
 Tuned = Mapping[tuple[int, str], bool]  # by depth and variant; rates_tuned
 
 
@@ -52,7 +59,7 @@ def ratios(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table
             _scores(row),
             _reached(row),
             _significant(row),
-            times(row["at_least"]),
+            _to_the_best(row),
             times(row["detectable"]),
             NOTHING if pd.isna(row["seeds"]) else f"{row['seeds']:.0f}",
         ]
@@ -68,9 +75,11 @@ def ratios(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table
             " not tested."
         )
     caption.append(
-        f"At least: the same to {baseline}’s own best, where the last token counts for what a"
-        " variant never reached."
+        f"To {owner(baseline)}’s best: the ratio to that one score, the hardest; ≥, a lower bound,"
+        " where the variant never reached that score and its last token counts."
     )
+    if rows["within_checkpoint"].any():
+        caption.append(CHECKPOINTS_APART)
     if rows["detectable"].notna().any():
         caption.append(
             "Can detect: the smallest ratio that four of five such studies would distinguish"
@@ -87,7 +96,7 @@ def ratios(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table
             "Scores",
             _reached_head(rows),
             "Significant",
-            "At least",
+            f"To {owner(baseline)}’s best",
             "Can detect",
             "Seeds",
         ],
@@ -185,11 +194,19 @@ def _reached(row: Row) -> str:
     return f"no, {score(row['best'], row['metric'])}"
 
 
+def _to_the_best(row: Row) -> str:
+    """Format the ratio to the baseline's best, or its bound where that was never reached."""
+    if pd.isna(row["at_least"]) or pd.isna(row["reached"]):
+        return NOTHING
+    text = times(row["at_least"])
+    return text if row["reached"] else f"{LEAST}{THIN}{text}"
+
+
 def _significant(row: Row) -> str:
     if pd.isna(row["significant"]):
         return ""
     if row["within_checkpoint"]:
-        return "no, < 1 checkpoint"
+        return f"no, {UNDER_ONE}"
     return f"{yes_or_no(row['significant'])}, {p_value(row['p_adjusted'])}"
 
 
@@ -207,22 +224,25 @@ def ranked(leading: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Ta
             model_cell(row["variant"], styles),
             _ratio_cell(row),
             short_interval(row),
+            Cell(UNDER_ONE if finding(row) == ONE_CHECKPOINT else finding(row), kind="left"),
             _scores(row),
             _reached(row),
-            finding(row),
         ]
         body.append((finding(row), cells))
-    baseline = baseline_of(rows)
+    start = _start(leading, depth, "Training")
+    caption = [f"{start} tokens over those of {baseline_of(rows)}; below 1 is better."]
+    if rows["within_checkpoint"].any():
+        caption.append(CHECKPOINTS_APART)
     return table(
         f"table-ranked-{depth}",
-        f"{_start(leading, depth, 'Training')} tokens over those of {baseline}; below 1 is better.",
+        " ".join(caption),
         [
             left("Model"),
             "Ratio",
             "95 % CI",
+            left("Finding"),
             "Scores",
             _reached_head(rows),
-            left("Finding"),
         ],
         body,
     )

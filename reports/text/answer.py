@@ -24,6 +24,7 @@ from dreamer_study.reports.text.ratios import (
     ONE_SEED,
     SIGNIFICANT,
     Row,
+    at_unlike_scores,
     best_estimate,
     finding,
     goal,
@@ -31,6 +32,7 @@ from dreamer_study.reports.text.ratios import (
     p_value,
     read_for,
     score,
+    scores,
     short_ratio,
 )
 from dreamer_study.reports.text.token_stream import mismatch, repetition
@@ -50,7 +52,7 @@ ORDER = (
 )
 COSTS = {"flops_billion_per_token": "FLOPs a token", "parameters_billion": "parameters"}
 LEFT = 0.9  # of the baseline's expert size: models with smaller experts are named
-MOST_OF_A_KIND = 3  # warnings
+MOST_OF_A_KIND = 3  # warnings, or variants that are named with their ratios
 FEW_ITEMS = 200  # a benchmark with fewer items has wide errors
 TRAINING_TOKENS = "training tokens"
 EQUAL = 0.01  # how far costs may differ and be called matched
@@ -104,7 +106,8 @@ def _sentence(row: Row, only_task: bool, unit: str, is_first: bool = True) -> st
     if kind == ONE_CHECKPOINT:
         return (
             f"{variant} and {baseline} are less than one checkpoint apart, no finding:"
-            f" {ratio}{_in_decay(row)} {reach} ({_interval(row)}){_not_reached(row, 'but it')}."
+            f" {ratio}{_in_decay(row)} {reach} ({_interval(row)}{_of_what(row)})"
+            f"{_not_reached(row, 'but it')}."
         ).replace("but it did", f"but {variant} did")
     if kind == NOT_SIGNIFICANT:
         return (
@@ -131,6 +134,13 @@ def _interval(row: Row) -> str:
         return "no CI: one seed"
     ends = interval(row)
     return f"95 % CI {ends}" if ends else "no CI"
+
+
+def _of_what(row: Row) -> str:
+    """Say what an interval without 1 leaves out where models are less than a checkpoint apart."""
+    if row["low"] > 1 or row["high"] < 1:
+        return "; a CI knows of seeds and items, not of what lies between two checkpoints"
+    return ""
 
 
 def _p(row: Row) -> str:
@@ -182,18 +192,21 @@ def _nothing_in_common(row: Row, only_task: bool) -> str:
 
 
 def _counts(records: list[dict[str, Any]], unit: str) -> str:
-    """Say how many of many variants took fewer tokens than the baseline, and which took fewest."""
+    """Say how many of many variants took fewer tokens than the baseline, and how many more.
+
+    Of either kind few are named, and of more the one that differs most.
+    """
     baseline = records[0]["baseline"]
     significant = [row for row in records if finding(row) == SIGNIFICANT]
-    fewer = sorted(
-        (row for row in significant if best_estimate(row) < 1), key=lambda row: best_estimate(row)
-    )
-    more = len(significant) - len(fewer)
+    in_order = sorted(significant, key=best_estimate)
+    fewer = [row for row in in_order if best_estimate(row) < 1]
+    more = [row for row in reversed(in_order) if best_estimate(row) >= 1]
     kinds = [finding(row) for row in records]
-    parts = [f"{len(fewer)} took significantly fewer {unit} than {baseline}"]
-    if fewer:
-        parts[0] += f" (fewest: {fewer[0]['variant']}, {as_many(best_estimate(fewer[0]))})"
-    parts.append(f"{more} significantly more")
+    parts = [
+        f"{len(fewer) or 'none'} took significantly fewer {unit} than {baseline}"
+        f"{_those(fewer, 'fewest')}",
+        f"{len(more) or 'none'} took significantly more{_those(more, 'most')}",
+    ]
     others = {
         f"cannot be distinguished from {baseline}": kinds.count(NOT_SIGNIFICANT),
         f"less than one checkpoint apart from {baseline}": kinds.count(ONE_CHECKPOINT),
@@ -204,6 +217,21 @@ def _counts(records: list[dict[str, Any]], unit: str) -> str:
     }
     parts += [f"{count} {words}" for words, count in others.items() if count]
     return f"Of {len(records)} variants {listed(parts)}."
+
+
+def _those(rows: list[dict[str, Any]], most: str) -> str:
+    """Name few variants with ratios and scores, or of more the first one."""
+    if not rows:
+        return ""
+    named = [f"{row['variant']}, {short_ratio(row)}{_at_scores(row)}" for row in rows]
+    if len(rows) <= MOST_OF_A_KIND:
+        return f" ({'; '.join(named)})"
+    return f" ({most}: {named[0]})"
+
+
+def _at_scores(row: Row) -> str:
+    """Say at which scores a ratio is; empty of a bound, which has none."""
+    return f" at {scores(row)}" if scores(row) else ""
 
 
 def second(data: StudyData, leading: pd.DataFrame, *, only_task: bool = False) -> list[str]:
@@ -232,18 +260,26 @@ def second(data: StudyData, leading: pd.DataFrame, *, only_task: bool = False) -
 
 
 def _in_short(rows: pd.DataFrame) -> str:
-    """List the ratios of a measure; of many variants say between which the others lie."""
+    """List the ratios of a measure; of many variants say between which the others lie.
+
+    Ratios at unlike scores have their scores.
+    """
     records = rows.to_dict("records")
+    unlike = at_unlike_scores(rows)
     if len(records) < RANKED_FROM:
-        return listed([_short(row) for row in records])
+        return listed([_short(row, unlike) for row in records])
     in_order = sorted(records, key=best_estimate)
-    ends = [f"{short_ratio(row)} ({row['variant']})" for row in (in_order[0], in_order[-1])]
+    ends = [
+        f"{short_ratio(row)}{_at_scores(row) if unlike else ''} ({row['variant']})"
+        for row in (in_order[0], in_order[-1])
+    ]
     significant = sum(finding(row) == SIGNIFICANT for row in records)
     return f"{' to '.join(ends)}; {significant} of {len(records)} significant"
 
 
-def _short(row: Row) -> str:
-    text = f"{row['variant']} {short_ratio(row)}"
+def _short(row: Row, with_scores: bool) -> str:
+    at_scores = _at_scores(row) if with_scores else ""
+    text = f"{row['variant']} {short_ratio(row)}{at_scores}"
     kind = finding(row)
     if kind == ONE_CHECKPOINT:
         return f"{text} (less than one checkpoint apart)"
@@ -339,18 +375,21 @@ def rates_tuned(data: StudyData) -> dict[tuple[int, str], bool]:
 
 
 def _rates(data: StudyData) -> list[str]:
-    """Name the models whose learning rates were not tuned."""
+    """Name the models whose learning rates this study did not search.
+
+    Whoever wrote the study may have found them elsewhere, and say so in its remark.
+    """
     tuned = rates_tuned(data)
     if not tuned or all(tuned.values()):
         return []
     if not any(tuned.values()):
-        return ["Learning rates not tuned in this study."]
+        return ["Learning rates are as the study file sets them: this study searched none."]
     models = [
         _model(data, {"depth": depth, "variant": variant})
         for (depth, variant), is_tuned in tuned.items()
         if not is_tuned
     ]
-    return [f"Learning rate not tuned in this study: {some(models)}."]
+    return [f"Learning rate as the study file sets it, searched for others only: {some(models)}."]
 
 
 def _unequal_costs(data: StudyData) -> list[str]:

@@ -1,10 +1,12 @@
-"""Name benchmarks, stages and depths as a reader knows them, and put them in order."""
+"""Name benchmarks, stages and depths as a reader knows them, put them in order, shorten them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from itertools import takewhile
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count, takewhile
 from typing import Any
 
 from dreamer_study.reports.data import VALIDATION, json_object
@@ -25,6 +27,8 @@ PART = re.compile(
     r"(?:.*[^A-Za-z0-9])?", re.DOTALL
 )  # up to the last mark that separates parts of a name
 LONGEST = 34  # characters of a word in a table, a legend or a figure
+TELLING = 8  # characters: less of a name tells a reader too little
+CUT = "…"  # stands for what is left out of a name
 STAGES = {
     "documents": "Read",
     "traces": "Strip reasoning traces",
@@ -87,41 +91,114 @@ def ending(text: str, most: int) -> str:
     return f"… {from_word_on or end}"
 
 
-def cut(text: str, most: int = LONGEST) -> str:
-    """Cut each word of a text that is longer than `most` characters in its middle.
+@dataclass(frozen=True)
+class ShortNames:
+    """The texts that the page shows in place of a study's long names; no two names share one.
 
-    Names that have their beginning in common differ at their ends: `mmlu_abstract_a…inuation_form`.
+    `shown` has the text of each word of a name that is longer than `LONGEST`.
     """
-    return " ".join(_cut_word(word, most) for word in text.split(" "))
+
+    shown: Mapping[str, str]
+
+    def __call__(self, text: str) -> str:
+        """Shorten each long word of a text: names as everywhere, other words in their middle."""
+        return " ".join(map(self._word, text.split(" ")))
+
+    def _word(self, word: str) -> str:
+        if len(word) <= LONGEST:
+            return word
+        # a name may stand within marks or other words: `(name,`, `name-seed-4`
+        named = self._names.sub(lambda name: self.shown[name[0]], word) if self.shown else word
+        return _cut_word(word, LONGEST // 2) if named == word else named
+
+    @cached_property
+    def _names(self) -> re.Pattern[str]:
+        """Match any of the names, the longest first."""
+        return re.compile("|".join(map(re.escape, sorted(self.shown, key=len, reverse=True))))
 
 
-def _cut_word(word: str, most: int) -> str:
-    if len(word) <= most:
-        return word
-    at_end = most // 2
-    return f"{word[: most - at_end - 1]}…{word[-at_end:]}"
+def short_names(*kinds: Iterable[str]) -> ShortNames:
+    """Shorten the names of a study, kind by kind: variants, benchmarks, sources of data.
+
+    Where two kinds would have a text in common, all names are shortened together.
+    """
+    words = [[word for name in kind for word in name.split(" ")] for kind in kinds]
+    shown = shortest_of_kinds(words, LONGEST)
+    return ShortNames({word: text for word, text in shown.items() if text != word})
+
+
+def shortest_of_kinds(kinds: Iterable[Iterable[str]], most: int) -> dict[str, str]:
+    """Shorten the names of each kind as `shortest` does; names of two kinds differ too."""
+    shown: dict[str, str] = {}
+    for kind in kinds:
+        shown |= shortest([name for name in kind if name not in shown], most)
+    if len(set(shown.values())) < len(shown):
+        return shortest(shown, most)
+    return shown
 
 
 def shortest(names: Iterable[str], most: int) -> dict[str, str]:
-    """Shorten names of more than `most` characters to the parts in which they differ.
+    """Shorten names of more than `most` characters; different names have different texts.
 
-    Example: `run-adamw-lr-search` and `run-muon-lr-search` become `…adamw…` and `…muon…`. Where
-    they are still long they are cut in the middle.
+    The parts that all long names have in common at both ends go: `run-adamw-lr-search` and
+    `run-muon-lr-search` become `run-adamw…` and `run-muon…`. What is still long is cut where the
+    names differ, as near to the middle as possible. Names that no one cut tells apart are numbered.
+    Texts have `most` characters at most, unless so few have no room for a number.
     """
-    short = {name: name for name in names}
-    long = [name for name in short if len(name) > most]
-    if len(long) > 1:
-        start = _common_beginning(long)
-        end = _common_beginning([name[::-1] for name in long])
-        room = min(map(len, long)) - start - end
-        differ_inside = long if room > 0 else []
-        for name in differ_inside:
-            middle = name[start : len(name) - end]
-            short[name] = f"{'…' if start else ''}{middle}{'…' if end else ''}"
-    cut_names = {name: cut(text.replace(" ", "\u00a0"), most) for name, text in short.items()}
-    if len(set(cut_names.values())) < len(short):
-        return shortest(short, 2 * most)
-    return cut_names
+    whole = list(dict.fromkeys(names))
+    long = [name for name in whole if len(name) > most]
+    taken = set(whole).difference(long)
+    kept = most - len(CUT)
+    heads = sorted(range(1, kept), key=lambda head: abs(2 * head - kept))
+    for texts in (_differing_parts(long, most), long):
+        for head in heads:
+            cuts = [_cut_word(text, kept - head, head) for text in texts]
+            if len(taken.union(cuts)) == len(whole):
+                of_long = dict(zip(long, cuts, strict=True))
+                return {name: of_long.get(name, name) for name in whole}
+    of_long = {}
+    for name in long:
+        of_long[name] = _numbered(name, most, taken)
+        taken.add(of_long[name])
+    return {name: of_long.get(name, name) for name in whole}
+
+
+def _differing_parts(names: list[str], most: int) -> list[str]:
+    """Return names without the parts that all have in common at their beginnings and ends.
+
+    Where little is left and there is room, the part before stays: `…subject_07…`.
+    """
+    start = _common_beginning(names)
+    end = _common_beginning([name[start:][::-1] for name in names])
+    lengths = [len(name) - end for name in names]
+    if len(names) < 2 or min(lengths) == start:
+        return names
+    while start and min(lengths) - start < TELLING:
+        earlier = len(PART.match(names[0][: start - 1])[0])
+        if max(lengths) - earlier + 2 * len(CUT) > most:
+            break
+        start = earlier
+    before = CUT if start else ""
+    after = CUT if end else ""
+    return [f"{before}{name[start : len(name) - end]}{after}" for name in names]
+
+
+def _cut_word(word: str, tail: int, head: int | None = None) -> str:
+    """Keep `head` and `tail` characters of a word that is longer; without a head one fewer."""
+    head = tail - len(CUT) if head is None else head
+    if len(word) <= head + len(CUT) + tail:
+        return word
+    return f"{word[:head]}{CUT}{word[-tail:]}"
+
+
+def _numbered(name: str, most: int, taken: Collection[str]) -> str:
+    """Cut a name at its end, with the first number that makes a text which is not taken."""
+    for number in count(1):
+        end = f"{CUT}{number}"
+        text = f"{name[: max(0, most - len(end))]}{end}"
+        if text not in taken:
+            return text
+    raise AssertionError("numbers have no end")
 
 
 def _common_beginning(names: Iterable[str]) -> int:

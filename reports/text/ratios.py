@@ -131,6 +131,11 @@ def scores(row: Row) -> str:
     return span(*ends, row["metric"])
 
 
+def at_unlike_scores(rows: pd.DataFrame) -> bool:
+    """Tell whether ratios of one measure are over different scores."""
+    return len({scores(row) for row in rows.to_dict("records")} - {""}) > 1
+
+
 def score(value: float, metric: str) -> str:
     """Format one score: `74.7 %`, or a loss, `0.92`."""
     return percent(value).replace("%", " %") if metric == "accuracy" else f"{value:.2f}"
@@ -181,6 +186,6 @@ def weaknesses(row: Row, *, rates_tuned: bool | None) -> list[str]:
         "one task": row["one_task"] and row["task"] == AVERAGE,
         f"depends on {row['depends_on']}": kind == SIGNIFICANT and pd.notna(row["depends_on"]),
         "cut short": row["cut_short"],
-        "rate not tuned": rates_tuned is False,
+        "learning rate not searched here": rates_tuned is False,
     }
     return [text for text, holds in texts.items() if holds]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -19,14 +20,13 @@ from dreamer_study.flows.commands.tables import (
     fold_at_words,
     print_table,
     printable,
-    short_names,
 )
 from dreamer_study.flows.progress.colour import WARNING
 from dreamer_study.flows.progress.folding import WIDEST, fold, width_of
 from dreamer_study.reports.page.answer import Answer, read_answer
 from dreamer_study.reports.tables.cells import Cell, Table
 from dreamer_study.reports.text.answer import RANKED_FROM
-from dreamer_study.reports.text.names import owner
+from dreamer_study.reports.text.names import owner, shortest_of_kinds
 from dreamer_study.reports.text.numbers import counted, three_digits
 from dreamer_study.reports.text.ratios import (
     LEAST,
@@ -52,12 +52,12 @@ MARKS = {"strong": "bold", "best": "bold", "second": "underline"}  # of the kind
 
 
 def with_short_names(rows: pd.DataFrame) -> pd.DataFrame:
-    """Cut names of variants and tasks in the middle, where a terminal has no room for them."""
+    """Shorten names of variants and tasks, where a terminal has no room for them."""
     width = width_of(sys.stdout)
     if width is None:
         return rows
     named = [name for name in NAMES if name in rows]
-    short = short_names((str(cell) for name in named for cell in rows[name]), width // 3)
+    short = shortest_of_kinds(([str(cell) for cell in rows[name]] for name in named), width // 3)
     return rows.assign(**{name: rows[name].map(short) for name in named})
 
 
@@ -258,17 +258,17 @@ def _print_text(text: str) -> None:
 
 
 def _print_captioned(table: Table) -> None:
-    """Print a table with its caption above and its notes below; very long words are cut."""
+    """Print a table with its caption above and its notes below; very long words are shortened."""
     _print_text(table.caption)
     heads = _heads(table)
     cells = [[_in_words(cell) for cell in row.cells] for row in table.rows]
     texts = [[head.text for head in heads], *cells]
-    words = [word for row in texts for text in row for word in text.split()]
     most = CUT_WORD if _width() >= NARROW else CUT_WORD_NARROW
-    cut = short_names([word for word in words if len(word) > LONGEST_WORD], most)
+    by_kind = [texts[0], *zip(*cells, strict=True)]  # heads and columns have names of a kind
+    short = shortest_of_kinds(map(_long_words, by_kind), most)
 
     def shortened(text: str) -> str:
-        return re.sub(r"\S+", lambda word: cut.get(word[0], word[0]), text)
+        return re.sub(r"\S+", lambda word: short.get(word[0], word[0]), text)
 
     texts = [[shortened(text) for text in row] for row in texts]
     columns = zip(texts[0], heads, strict=True)
@@ -284,6 +284,10 @@ def _print_captioned(table: Table) -> None:
     console.print()
     for note in table.notes:
         _print_text(note)
+
+
+def _long_words(texts: Iterable[str]) -> list[str]:
+    return [word for text in texts for word in text.split() if len(word) > LONGEST_WORD]
 
 
 def _width() -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import math
 import re
 from typing import Any
 
+import altair as alt
 import pandas as pd
 import pytest
 import vl_convert
@@ -16,14 +18,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dreamer_study.reports.figures.accuracy import accuracy
-from dreamer_study.reports.figures.chart import records, seed_lines, token_axis, y_axis
+from dreamer_study.reports.figures.chart import (
+    name_axis,
+    records,
+    seed_lines,
+    token_axis,
+    y_axis,
+)
 from dreamer_study.reports.figures.rendering import (
     complete,
     composed,
     page_drawing,
     page_specifications,
+    panel,
 )
 from dreamer_study.reports.style.theme import styles
+from dreamer_study.reports.text.names import LONGEST, shortest
 from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, NO_RAW, RUNS, curve
 
 NO_COSTS = pd.DataFrame(columns=["depth", "variant", "flops", "seconds"])
@@ -112,8 +122,22 @@ def test_names_are_never_read_as_expressions() -> None:
     names = ["LA", "datum['x'] + 1", 'a.b[0]"']
     frame = curve().assign(variant=[*names, names[2]] * 2)
     drawn = accuracy(frame, RUNS, FACTORS, NO_RAW, COUNTED, styles(names), depth=4)
-    assert "datum['x']" in json.dumps(page_specifications([drawn], NO_COSTS))
+    assert "datum['x']" in json.dumps(page_specifications([drawn], NO_COSTS, {}))
     assert "<svg" in page_drawing(drawn.panels[0], 1)
+
+
+def test_long_names_of_an_axis_are_texts_that_differ_and_no_expressions() -> None:
+    names = [f"{'a' * 40}', datum['x'] + \"{end}\u2028{'b' * 40}" for end in "12"]
+    rows = pd.DataFrame({"name": names, "value": 1})
+    data = records(rows, ["name", "value"])
+    axis = alt.X("name:N", axis=name_axis(rows["name"]))
+    bars = alt.Chart(data, width=900).mark_bar().encode(x=axis, y="value:Q")
+    drawing = page_drawing(panel("", "", bars), 1)
+    shown = shortest(rows["name"], LONGEST)
+    assert len(set(shown.values())) == 2
+    labels = html.unescape(drawing)
+    assert all(f">{text}</text>" in labels for text in shown.values())
+    assert max(map(len, shown.values())) <= LONGEST
 
 
 def test_a_panel_is_found_by_its_keys() -> None:
@@ -124,7 +148,7 @@ def test_a_panel_is_found_by_its_keys() -> None:
 
 def test_the_page_draws_from_what_papers_show() -> None:
     drawn = accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
-    packed = page_specifications([drawn], NO_COSTS)
+    packed = page_specifications([drawn], NO_COSTS, {})
     (whole,) = packed["figures"].values()
     assert len(whole["vconcat"][1]["concat"]) == len(drawn.panels)
     (texts,) = packed["texts"].values()

@@ -19,6 +19,7 @@ import pytest
 import dreamer_study
 from dreamer_study.reports.page.report import write_report
 from dreamer_study.reports.style import theme
+from dreamer_study.reports.text.names import short_names
 from dreamer_study.sql.results import query
 from tests.reports.browser import CHROMIUM, Browser, browser
 from tests.reports.small_results import POINTS, RIGHT, STUDY, whole_study
@@ -459,9 +460,13 @@ def test_a_ranked_table_stands_above_the_figure_on_a_phone(page: Browser) -> Non
     columns = (
         "getComputedStyle(document.querySelector('#first')).gridTemplateColumns.split(' ').length"
     )
+    is_above = """document.querySelector('.said').getBoundingClientRect().bottom
+        <= document.querySelector('#figure-answer').getBoundingClientRect().top"""
     assert page.run(columns) == 2
+    assert not page.run(is_above)
     page.size(390, 844, phone=True)
     assert page.run(columns) == 1
+    assert page.run(is_above)
 
 
 def test_a_phone_needs_no_scrolling_to_the_side(page: Browser) -> None:
@@ -810,8 +815,35 @@ def test_a_print_has_no_controls_and_breaks_tables_between_rows(page: Browser) -
 
 
 def test_question_and_study_take_little_of_the_first_screen(page: Browser) -> None:
-    """Three sentences and five warnings then have room."""
-    assert page.run("document.querySelector('#first header').getBoundingClientRect().height") < 50
+    """They share a line; three sentences and five warnings then have room."""
+    assert page.run("document.querySelector('#first header').getBoundingClientRect().height") < 30
+
+
+def test_long_names_are_shown_apart_everywhere_and_told_whole(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    """Each name differs from the others in its middle."""
+    names = [f"transformer-matched-{kind}-rate-searched-averaged" for kind in ("DR", "DA", "tiny")]
+    right = dict(zip(["LA", *names], RIGHT.values(), strict=True))
+    tables = whole_study(tmp_path / "results.duckdb", right)
+    chromium.size(1280, 800)
+    chromium.open(write_report(tables, STUDY, tmp_path / "report", papers=False).as_uri())
+    chromium.draw_all()
+    shown = list(short_names(names).shown.values())
+    assert len(set(shown)) == len(names)
+    for part in ("table tbody th", ".legend li", ".toolbar label[data-variant]"):
+        texts = f"[...document.querySelectorAll('{part}')].map((one) => one.textContent.trim())"
+        assert set(chromium.run(texts)) >= set(shown), part
+        assert not set(chromium.run(texts)) & set(names), part
+    told = "[...document.querySelectorAll('.role-axis-label title')].map((one) => one.textContent)"
+    assert set(chromium.run(told)) >= set(names)
+    titles = "[...document.querySelectorAll('table tbody th [title]')].map((one) => one.title)"
+    assert set(chromium.run(titles)) == set(names)
+    # what the page's script writes is as what the template writes
+    choose(chromium, **{names[0]: ""})
+    caption = "document.querySelector('#figure-accuracy-depth-4 .caption')"
+    assert chromium.run(f"{caption}.textContent").endswith(f"Shown: LA, {shown[1]} and {shown[2]}.")
+    assert chromium.run(f"{caption}.title").endswith(f"Shown: LA, {names[1]} and {names[2]}.")
 
 
 def test_no_table_of_ratios_needs_scrolling_on_a_desktop(page: Browser) -> None:

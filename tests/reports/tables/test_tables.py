@@ -101,13 +101,13 @@ def words(made: Table) -> list[str]:
 def test_a_row_of_ratios_has_the_number_and_how_sure_it_is() -> None:
     made = ratios(ratio_frame(RATIOS), styles(["LA", "DR", "X", "Y"]), 4)
     number = "1.67x | 1.35 to 2.08 | 46 to 53 % | no, 52.8 %"
-    sure = "1.23x | 1.32x | 4"
+    sure = "≥\u202f1.23x | 1.32x | 4"
     assert words(made) == [
         f"DR | Average accuracy | {number} | yes, p 0.007 | {sure}",
-        f"X | Average accuracy | 0.50x | 0.40 to 0.60 | 46 to 53 % | yes | yes, p 0.007 | {sure}",
+        "X | Average accuracy | 0.50x | 0.40 to 0.60 | 46 to 53 % | yes | yes, p 0.007 | 1.23x | 1.32x | 4",
         "Y | Average accuracy | – (not evaluated) |  | – | – |  | – | – | –",
         f"DR | GSM8K | {number} |  | {sure}",
-        "X | GSM8K | ≥\u202f5.50x |  | – | no, 52.8 % |  | 1.23x | – | 4",
+        "X | GSM8K | ≥\u202f5.50x |  | – | no, 52.8 % |  | ≥\u202f1.23x | – | 4",
         f"DR | MATH | {number} | no, < 1 checkpoint | {sure}",
         "DR | MathQA | – (not computed) |  | – | no, 52.8 % |  | – | – | 4",
     ]
@@ -120,7 +120,7 @@ def test_the_factor_of_the_paper_is_explained_once_beside_what_makes_a_ratio_wea
     made = details(ratio_frame(RATIOS), styles(["LA", "DR", "X", "Y"]), 4, {(4, "DR"): False})
     assert "data efficiency" in made.caption
     said = words(made)
-    weak = "depends on swaps; rate not tuned"
+    weak = "depends on swaps; learning rate not searched here"
     assert said[0] == f"DR | Average accuracy | 1.67x | 0.60 | 800K | 450K | {weak}"
     assert said[4].endswith(" | near chance")
 
@@ -132,7 +132,8 @@ def test_many_variants_are_ranked_with_the_significant_ones_first() -> None:
     made = ranked(ratio_frame(rows), styles(["LA", *"ABCDEF"]), 4)
     assert [row.cells[0].text for row in made.rows] == ["B", "E", "C", "A", "D", "F"]
     assert [row.first for row in made.rows] == [False] * 5 + [True]
-    assert made.rows[-1].cells[-1].text == "not significant"
+    assert [head.text for head in made.head[0]][3] == "Finding"
+    assert made.rows[-1].cells[3].text == "not significant"
 
 
 def test_a_best_that_is_lower_within_noise_is_said() -> None:

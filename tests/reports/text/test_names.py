@@ -1,20 +1,96 @@
-"""Names and lists of names keep to a length."""
+"""Names and lists of names keep to a length, and different names stay different."""
 
 from __future__ import annotations
 
-from dreamer_study.reports.text.names import cut, shortest
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dreamer_study.reports.text.names import (
+    LONGEST,
+    ShortNames,
+    short_names,
+    shortest,
+    shortest_of_kinds,
+)
 from dreamer_study.reports.text.numbers import bests
+
+PARTS = st.sampled_from(["mmlu", "high_school", "x" * 20, "a", "ab", "…", "…1", "7", "lr", ""])
+NAMES = st.one_of(
+    st.text(max_size=60),
+    st.lists(PARTS, min_size=1, max_size=12).map("-".join),
+    st.lists(PARTS, min_size=1, max_size=12).map("".join),
+)
+FEWEST = 6  # characters: room for one of the name, a mark, and numbers of four digits
+
+
+@given(st.lists(NAMES, unique=True, max_size=30), st.integers(FEWEST, 50))
+def test_names_that_differ_are_shown_apart_within_the_width(names: list[str], most: int) -> None:
+    shown = shortest(names, most)
+    assert list(shown) == names
+    assert len(set(shown.values())) == len(names)
+    assert all(len(text) <= most for text in shown.values())
+    assert all(shown[name] == name for name in names if len(name) <= most)
+
+
+@given(st.lists(st.lists(NAMES, max_size=12), max_size=3), st.integers(FEWEST, 50))
+def test_names_of_several_kinds_are_shown_apart(kinds: list[list[str]], most: int) -> None:
+    shown = shortest_of_kinds(kinds, most)
+    assert set(shown) == {name for kind in kinds for name in kind}
+    assert len(set(shown.values())) == len(shown)
+
+
+@pytest.mark.parametrize(
+    ("names", "most"),
+    [
+        ([f"same-beginning-{'x' * 30}-{place}" for place in range(12)], 12),
+        ([f"{place}-{'x' * 30}-same-end" for place in range(12)], 12),
+        (["x" * 60, f"{'x' * 30}y{'x' * 29}"], 20),
+    ],
+)
+def test_what_differs_at_one_place_is_shown_at_any_width(names: list[str], most: int) -> None:
+    texts = list(shortest(names, most).values())
+    assert len(set(texts)) == len(names)
+    assert max(map(len, texts)) <= most
+
+
+def long_name(kind: str) -> str:
+    return f"transformer-352M-matched-{kind}-rate-searched-seeds-averaged"
 
 
 def test_long_words_are_cut_in_the_middle_and_keep_their_ends() -> None:
     name = "mmlu_flan_cot_zeroshot_stem_and_humanities_philosophy_form_7"
-    short = cut(name)
-    assert len(short) == 34
-    assert name.startswith(short.split("…")[0])
-    assert name.endswith(short.split("…")[1])
-    assert cut(f"{name} at depth 4") == f"{short} at depth 4"
+    short = short_names()
+    text = short(name)
+    assert len(text) == LONGEST
+    assert name.startswith(text.split("…")[0])
+    assert name.endswith(text.split("…")[1])
+    assert short(f"{name} at depth 4") == f"{text} at depth 4"
     words = "a name of several short words that is long in all"
-    assert cut(words) == words
+    assert short(words) == words
+
+
+def test_a_page_shows_a_name_alike_wherever_the_name_stands() -> None:
+    one, other = long_name("gated-deltanet"), long_name("mamba2-hybrid")
+    short = short_names([one, other, "LA"], ["gsm8k"])
+    assert short(f"{other}: at most 1.20x, {one}’s best ({one})") == (
+        "…mamba2-hybrid…: at most 1.20x, …gated-deltanet…’s best (…gated-deltanet…)"
+    )
+    assert short(f"{one}-4-s0") == "…gated-deltanet…-4-s0"
+
+
+def test_a_variant_and_a_benchmark_never_share_a_text() -> None:
+    variants = [f"run-{'v' * 40}-{kind}-end" for kind in ("adam", "muon")]
+    tasks = [f"task-{'t' * 40}-{kind}-end" for kind in ("adam", "muon")]
+    shown = short_names(variants, tasks).shown
+    assert len(set(shown.values())) == 4
+
+
+def test_a_name_within_another_does_not_hide_the_longer_one() -> None:
+    name = "a" * (LONGEST + 1)
+    longer = f"{name}-and-more"
+    short = ShortNames({name: "one", longer: "other"})
+    assert short(f"{longer} {name}") == "other one"
 
 
 def test_of_many_models_the_best_and_the_worst_are_named() -> None:
@@ -27,9 +103,14 @@ def test_of_many_models_the_best_and_the_worst_are_named() -> None:
 
 def test_long_names_are_shortened_to_what_differs() -> None:
     names = ["LA", "run-adamw-lr-search", "run-muon-lr-search", "run-soap-lr-search"]
-    assert list(shortest(names, 14).values()) == ["LA", "…adamw…", "…muon…", "…soap…"]
+    assert list(shortest(names, 14).values()) == ["LA", "run-adamw…", "run-muon…", "run-soap…"]
     assert shortest(["LA", "a-very-long-name-of-one"], 14)["a-very-long-name-of-one"] == (
         "a-very…-of-one"
     )
     alike = ["run-run-run-run-run", "run-run-run-run-run-run"]
     assert len(set(shortest(alike, 14).values())) == 2
+
+
+def test_little_that_differs_keeps_the_part_before() -> None:
+    names = [f"mmlu_flan_cot_zeroshot_subject_{number}_form_continuation" for number in (10, 11)]
+    assert list(shortest(names, LONGEST).values()) == ["…subject_10…", "…subject_11…"]

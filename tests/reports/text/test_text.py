@@ -132,6 +132,13 @@ def said(*rows: Mapping[str, Any], only_task: bool = False) -> list[str]:
             id="less than a checkpoint apart",
         ),
         pytest.param(
+            {"within_checkpoint": True},
+            "DR and LA are less than one checkpoint apart, no finding: 1.67 times as many training"
+            " tokens to reach accuracies of 46 to 53 % (95 % CI 1.35 to 2.08; a CI knows of seeds"
+            " and items, not of what lies between two checkpoints).",
+            id="less than a checkpoint apart, with a CI without 1",
+        ),
+        pytest.param(
             ONE_SEED,
             "DR took 1.67 times as many training tokens as LA to reach accuracies of 46 to 53 %"
             " (no CI: one seed).",
@@ -291,9 +298,22 @@ def test_a_line_for_each_variant_from_three_on_and_a_count_from_six_on() -> None
     fewer = [{"variant": "A", "ratio": 0.7}, {"variant": "B", "ratio": 0.5}]
     (text,) = said(*variants(3), *fewer, OPEN | {"variant": "C"})
     assert text == (
-        "Of 6 variants 2 took significantly fewer training tokens than LA (fewest: B, 0.50 times as"
-        " many), 3 significantly more and 1 cannot be distinguished from LA."
+        "Of 6 variants 2 took significantly fewer training tokens than LA (B, 0.50x at 46 to 53 %;"
+        " A, 0.70x at 46 to 53 %), 3 took significantly more (V2, 1.67x at 46 to 53 %; V1, 1.67x at"
+        " 46 to 53 %; V0, 1.67x at 46 to 53 %) and 1 cannot be distinguished from LA."
     )
+
+
+def test_of_many_variants_up_to_three_worse_ones_are_named_and_of_more_the_worst() -> None:
+    near = [OPEN | {"variant": f"near-{number}"} for number in range(5)]
+    worse = [{"variant": f"W{number}", "ratio": 2.0 + number, "low": 1.9} for number in range(4)]
+    (text,) = said(*near, worse[0] | {"score_low": 0.42, "score_high": 0.42})
+    assert text == (
+        "Of 6 variants none took significantly fewer training tokens than LA, 1 took significantly"
+        " more (W0, 2.00x at 42 %) and 5 cannot be distinguished from LA."
+    )
+    (text,) = said(*near, *worse)
+    assert "4 took significantly more (most: W3, 5.00x at 46 to 53 %)" in text
 
 
 def test_depths_are_named_where_there_are_several() -> None:
@@ -406,8 +426,12 @@ def test_an_average_of_one_task_is_said_to_be_one() -> None:
 
 def test_rates_that_were_not_tuned_are_named_where_they_are_known() -> None:
     tuning = pd.DataFrame({"depth": [4], "variant": ["LA"]})
-    assert warned({}, tuning=tuning) == ["Learning rate not tuned in this study: DR."]
-    assert warned({}, tuning=tuning[:0]) == ["Learning rates not tuned in this study."]
+    assert warned({}, tuning=tuning) == [
+        "Learning rate as the study file sets it, searched for others only: DR."
+    ]
+    assert warned({}, tuning=tuning[:0]) == [
+        "Learning rates are as the study file sets them: this study searched none."
+    ]
     ratios = table_of({})
     elsewhere = data_of(ratios)
     runs = elsewhere.runs.assign(learning_rate=math.nan)
@@ -440,6 +464,17 @@ def test_what_other_measures_say_is_second() -> None:
     )
     assert second(data_of(rows), leading(rows)) == [
         "Average loss: DR 1.50x. Loss on held-out documents: DR 1.05x (not significant)."
+    ]
+
+
+def test_ratios_of_another_measure_at_unlike_scores_have_their_scores() -> None:
+    losses = [
+        LOSS | {"ratio": 1.5, "score_low": 1.62, "score_high": 1.83},
+        LOSS | {"variant": "X", "ratio": 1.2, "score_low": 1.7, "score_high": 1.9},
+    ]
+    rows = table_of({}, {"variant": "X"}, *losses)
+    assert second(data_of(rows), leading(rows)) == [
+        "Average loss: DR 1.50x at 1.83 to 1.62 and X 1.20x at 1.90 to 1.70."
     ]
 
 
@@ -496,7 +531,7 @@ def test_weaknesses_stand_in_the_row(changed: Mapping[str, Any], texts: list[str
     (row,) = table_of(changed).to_dict("records")
     assert weaknesses(row, rates_tuned=True) == texts
     assert weaknesses(row, rates_tuned=None) == texts
-    assert weaknesses(row, rates_tuned=False) == [*texts, "rate not tuned"]
+    assert weaknesses(row, rates_tuned=False) == [*texts, "learning rate not searched here"]
 
 
 @pytest.mark.parametrize(

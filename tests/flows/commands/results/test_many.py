@@ -12,7 +12,6 @@ import pytest
 
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.results.printing import MOST_ROWS
-from dreamer_study.flows.commands.tables import short_names
 
 WIDTH = 80
 SEEDS = 2
@@ -56,9 +55,10 @@ def test_many_rows_fit_a_terminal_and_the_rest_is_counted(
     text = printed(capsys, table)
     lines = text.splitlines()
     assert len(lines) <= 60
-    rows = [line for line in lines if line.startswith("variant-") and "  " in line]
-    for place in range(1, variants):
-        of_variant = [row for row in rows if f"{place:02d}" in row.split()[0]]
+    names = [f"…sweep-{place:02d}…" for place in range(1, variants)]
+    rows = [line for line in lines if line.split("  ")[0] in names]
+    for name in names:
+        of_variant = [row for row in rows if row.split()[0] == name]
         assert len(of_variant) == 2, "a line of the ranks, and one of the tokens to the best"
     assert len(rows) == 2 * (variants - 1), "no name is folded"
     assert f"{(variants - 1) * tasks} further ratios: --csv" in text
@@ -107,30 +107,3 @@ def test_twelve_variants_on_forty_tasks_fit_sixty_lines(
     for columns, lines in (("80", 66), ("100", 60)):
         monkeypatch.setenv("COLUMNS", columns)
         assert len(printed(capsys, table).splitlines()) <= lines
-
-
-@pytest.mark.parametrize(
-    ("names", "most"),
-    [
-        (["DR", "LA"], 4),
-        ([long_name("variant", place) for place in range(12)], 20),
-        ([f"same-beginning-{'x' * 30}-{place}" for place in range(12)], 12),
-        ([f"{place}-{'x' * 30}-same-end" for place in range(12)], 12),
-        (["x" * 60, f"{'x' * 30}y{'x' * 29}"], 20),
-    ],
-)
-def test_names_that_differ_still_differ_when_cut(names: list[str], most: int) -> None:
-    short = short_names(names, most)
-    assert len({*short.values()}) == len(names)
-    for name, cut in short.items():
-        beginning, _, end = cut.partition("…")
-        assert name.startswith(beginning)
-        assert name.endswith(end)
-        assert len(cut) <= len(name)
-        if len(name) <= most:
-            assert cut == name
-
-
-def test_a_cut_is_no_longer_than_it_must_be() -> None:
-    short = short_names([f"{place}-{'x' * 30}-same-end" for place in range(12)], 12)
-    assert {len(cut) for cut in short.values()} == {12}
