@@ -67,7 +67,7 @@ VICTIMS = {
     "evaluator": "-m dreamer_study.model.worker dreamer_study.model.evaluate",
     "server": "server start",
 }
-LONGEST_SECONDS = 1200  # for one study
+LONGEST_SECONDS = 3600  # for one study, also beside other work
 LONGEST_WAIT = 2  # for a process of the drawn kind, in paces
 
 
