@@ -3,10 +3,12 @@ survive what may come.
 
     python -m benchmarks.soak folder --studies 50 --at-once 2 --kills 3
 
-Victims are the flow (`dreamer run`), the trainer, the evaluator and Prefect's server. A command
-that ended is given again until its study is complete; its tables are then compared with those of a
-calm study. Prints a line for each study: starts, kills, the most memory and open files of the flow,
-bytes on the disk, and what was wrong.
+Victims are the flow (`dreamer run`), the trainer, the evaluator and Prefect's server. Each kill
+draws one of the four kinds first, and a moment of its life, then waits for such a process:
+trainers and evaluators live for seconds, and a draw from the processes that live at a moment would
+nearly always hit the flow. A command that ended is given again until its study is complete; its
+tables are then compared with those of a calm study. Prints a line for each study: starts, kills,
+the most memory and open files of the flow, bytes on the disk, and what was wrong.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,7 +40,7 @@ models:
   dreamer:
     {hidden_size: 32, query_heads: 2, key_value_heads: 1, head_size: 16,
      experts: 4, active_experts: 2, expert_size: 32, routing_size: 16}
-training: {tokens: 6000, batch_tokens: 512, sequence_length: 128, learning_rate: 2.0e-3, warmup_steps: 5,
+training: {tokens: 10000, batch_tokens: 512, sequence_length: 128, learning_rate: 2.0e-3, warmup_steps: 5,
            checkpoints: 2, seeds: [0], device: cpu, save_every_seconds: 0}
 evaluation: {benchmarks: [builtin], limit: 5, bootstrap_replicates: 20}
 """
@@ -64,7 +67,8 @@ VICTIMS = {
     "evaluator": "-m dreamer_study.model.worker dreamer_study.model.evaluate",
     "server": "server start",
 }
-LONGEST_SECONDS = 1200  # for one study
+LONGEST_SECONDS = 3600  # for one study, also beside other work
+LONGEST_WAIT = 2  # for a process of the drawn kind, in paces
 
 
 def read_tables(root: Path) -> dict[str, pd.DataFrame]:
@@ -77,6 +81,53 @@ def read_tables(root: Path) -> dict[str, pd.DataFrame]:
 
 
 @dataclass
+class Killer:
+    """Kill processes of the study in `root`, one kill about `pace` seconds after the other.
+
+    Kinds are drawn in rounds, in which each of them comes once. `lives` has the most seconds that a
+    process of each kind lived in a calm study: a process is killed at an age drawn from this time.
+    """
+
+    root: Path
+    chance: random.Random
+    kills: int
+    pace: float
+    lives: Mapping[str, float]
+    killed: Counter[str] = field(default_factory=Counter)
+    kinds: list[str] = field(default_factory=list)  # those of this round that are still to come
+    kind: str = ""  # of the next kill; "" before it is drawn
+    age: float = 0.0  # seconds that the next victim has lived by then
+    due: float = 0.0  # when the next kill is due, by `time.monotonic`
+
+    def look(self) -> None:
+        """Kill a process where that is due; another kind is drawn where none comes for long."""
+        if self.killed.total() >= self.kills:
+            return
+        late = time.monotonic() - self.due
+        if not self.kind or late > LONGEST_WAIT * self.pace:
+            self._draw()
+        elif late >= 0 and self._kill():
+            self.killed[self.kind] += 1
+            self._draw()
+
+    def _draw(self) -> None:
+        if not self.kinds:
+            self.kinds = self.chance.sample(list(VICTIMS), len(VICTIMS))
+        self.kind = self.kinds.pop()
+        self.age = self.chance.uniform(0, self.lives.get(self.kind, 0))
+        self.due = time.monotonic() + self.chance.uniform(0.2, 1.8) * self.pace
+
+    def _kill(self) -> bool:
+        """Kill a process of the drawn kind that is old enough; returns whether there was one."""
+        for process in _processes(VICTIMS[self.kind], self.root):
+            with suppress(psutil.Error):  # it has just ended
+                if time.time() - process.create_time() >= self.age:
+                    process.kill()
+                    return True
+        return False
+
+
+@dataclass
 class Outcome:
     """What one study ended with."""
 
@@ -85,6 +136,7 @@ class Outcome:
     memory: int = 0  # bytes: most that the flow held
     files: int = 0  # most that the flow had open at once
     disk: int = 0  # bytes of the study's folder at the end
+    lives: dict[str, float] = field(default_factory=dict)  # most seconds of a process of each kind
     wrong: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -95,33 +147,27 @@ class Outcome:
         return f"{self.starts} starts, killed: {kills}; {size}; {', '.join(self.wrong) or 'as it should be'}"
 
 
-def run_study(
-    study: Path, root: Path, chance: random.Random, kills: int, pace: float, calm: Path | None
-) -> Outcome:
-    """Run a study to its end with some kills, about `pace` seconds apart, and compare its tables
-    with a calm one's.
+def run_study(study: Path, killer: Killer, calm: Path | None) -> Outcome:
+    """Run a study to its end while a killer is at work, and compare its tables with a calm one's.
 
     A command that ends with an error before any of its processes was killed is wrong, though it is
     given again.
     """
-    outcome, deadline = Outcome(), time.monotonic() + LONGEST_SECONDS
+    root = killer.root
+    outcome = Outcome(kills=killer.killed)
+    deadline = time.monotonic() + LONGEST_SECONDS
     command = [sys.executable, "-m", VICTIMS["flow"], "run", str(study), "--root", str(root)]
     status: int | None = None
     while status != 0 and time.monotonic() < deadline:
         outcome.starts += 1
         with root.with_suffix(".log").open("ab") as log:
             flow = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        due, killed = time.monotonic() + chance.uniform(0.2, 1.8) * pace, outcome.kills.total()
+        killed = killer.killed.total()
         while (status := flow.poll()) is None and time.monotonic() < deadline:
-            with suppress(psutil.Error):  # it has just ended
-                process = psutil.Process(flow.pid)
-                outcome.memory = max(outcome.memory, process.memory_info().rss)
-                outcome.files = max(outcome.files, process.num_fds())
-            if time.monotonic() >= due and outcome.kills.total() < kills:
-                outcome.kills.update(_kill_one(root, chance))
-                due = time.monotonic() + chance.uniform(0.2, 1.8) * pace
+            _measure(outcome, psutil.Process(flow.pid), root, calm)
+            killer.look()
             time.sleep(0.2)
-        if status and outcome.kills.total() == killed:
+        if status and killer.killed.total() == killed:
             outcome.wrong.append(
                 f"start {outcome.starts} ended with status {status} before any kill"
             )
@@ -132,17 +178,18 @@ def run_study(
     return outcome
 
 
-def _kill_one(root: Path, chance: random.Random) -> list[str]:
-    """Kill one of the living processes of a study; returns what kind it was, nothing where all have
-    just ended."""
-    living = [
-        (kind, process) for kind, words in VICTIMS.items() for process in _processes(words, root)
-    ]
-    for kind, process in chance.sample(living, min(1, len(living))):
-        with suppress(psutil.Error):
-            process.kill()
-            return [kind]
-    return []
+def _measure(outcome: Outcome, flow: psutil.Process, root: Path, calm: Path | None) -> None:
+    """Note what the flow holds; in the calm study also how long processes of each kind live."""
+    with suppress(psutil.Error):  # it has just ended
+        outcome.memory = max(outcome.memory, flow.memory_info().rss)
+        outcome.files = max(outcome.files, flow.num_fds())
+    if calm:
+        return
+    for kind, words in VICTIMS.items():
+        for process in _processes(words, root):
+            with suppress(psutil.Error):
+                age = time.time() - process.create_time()
+                outcome.lives[kind] = max(outcome.lives.get(kind, 0), age)
 
 
 def _processes(words: str, root: Path) -> list[psutil.Process]:
@@ -152,8 +199,10 @@ def _processes(words: str, root: Path) -> list[psutil.Process]:
     for process in psutil.process_iter():
         with suppress(psutil.Error):  # it has ended meanwhile, or is another user's
             command = " ".join([*process.cmdline(), ""])
+            if words not in command:
+                continue
             places = " ".join([command, *process.environ().values(), ""])
-            if words in command and any(f"{root}{end}" in places for end in ("/", " ")):
+            if any(f"{root}{end}" in places for end in ("/", " ")):
                 found.append(process)
     return found
 
@@ -194,15 +243,16 @@ def main() -> int:
     study = folder / "soak.yaml"
     study.write_text(STUDY)
     began = time.monotonic()
-    calm = run_study(study, folder / "calm", random.Random(0), 0, 1.0, None)
+    calm = run_study(study, Killer(folder / "calm", random.Random(0), 0, 1.0, {}), None)
     pace = (time.monotonic() - began) / (options.kills + 1)
     print(f"calm: {time.monotonic() - began:.0f} s, {calm}", flush=True)
+    lives = ", ".join(f"{kind} {seconds:.0f} s" for kind, seconds in calm.lives.items())
+    print(f"processes lived at most: {lives}", flush=True)
 
     def one(number: int) -> Outcome:
-        chance = random.Random(number)
-        outcome = run_study(
-            study, folder / f"study{number}", chance, options.kills, pace, folder / "calm"
-        )
+        root = folder / f"study{number}"
+        killer = Killer(root, random.Random(number), options.kills, pace, calm.lives)
+        outcome = run_study(study, killer, folder / "calm")
         print(f"study {number}: {outcome}", flush=True)
         return outcome
 

@@ -5,8 +5,8 @@ traces that many steps instead.
 
 Training tokens are counted exactly: real tokens, no padding, by the optimiser step that consumed
 them. A run that is stopped or killed at any moment resumes from its newest saved state, on a CPU by
-the same engine to the same bits. A run that other code has started resumes with
-`--accept-code-change` only.
+the same engine to the same bits; another engine is named in the run's row. A run that other code
+has started resumes with `--accept-code-change` only.
 
 Several processes (ranks) train one run with `torchrun --nproc-per-node N -m
 dreamer_study.model.train <folder>`. N may change when a run is resumed: the token stream stays the

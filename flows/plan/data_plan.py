@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from dreamer_study.flows.progress.reports import write_line
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.data_section import BUILTIN
-from dreamer_study.flows.study.loading import load_study, presets
+from dreamer_study.flows.study.loading import load_study, study_named_by
 from dreamer_study.model.evaluation.lm_eval_files import read_task
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.benchmarks.items import task_file
@@ -160,8 +160,7 @@ class PlannedData:
         name = self.study.data.like
         if name is None:
             return None
-        is_preset = name in presets()
-        other = load_study(name if is_preset else self.study.place / Path(name).expanduser())
+        other = load_study(study_named_by(self.study, name))
         where = f"data.like: {name}"
         if other.study_id == self.study.study_id:
             raise InputError(f"{where}: is this study itself; name another one")

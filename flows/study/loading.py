@@ -40,6 +40,11 @@ def presets() -> list[str]:
     return sorted(file.stem for file in PRESETS.glob("*.yaml"))
 
 
+def study_named_by(study: Study, name: str) -> str | Path:
+    """Return what a study's `data.like` names: a preset, or a file or folder beside its file."""
+    return name if name in presets() else study.place / Path(name).expanduser()
+
+
 def lasting_name(study: Study) -> str:
     """Return a name that is valid in any folder: a preset's name, or an absolute path."""
     name = shlex.split(study.arguments)[0]

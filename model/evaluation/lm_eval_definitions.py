@@ -20,7 +20,11 @@ from lm_eval.api.task import ConfigurableTask, Task
 
 from dreamer_study.model.evaluation.lm_eval_files import find_task, read_task
 from dreamer_study.model.evaluation.right_answers import check_right_answers
-from dreamer_study.model.evaluation.trust import check_overrides, sandbox_templates
+from dreamer_study.model.evaluation.trust import (
+    SAMPLES_LEFT_OUT,
+    check_overrides,
+    sandbox_templates,
+)
 from dreamer_study.pipeline.errors import InputError, is_full_disk, is_short_of_memory
 from dreamer_study.pipeline.storage.memory import bounded_memory
 
@@ -87,6 +91,11 @@ def build_task(
     config["num_fewshot"] = overrides.get("num_fewshot", 0)
     if config["num_fewshot"] == 0:
         config = _zero_shot(config)
+    elif SAMPLES_LEFT_OUT in str(config.get("fewshot_config")):
+        raise InputError(
+            f"{what}: its few-shot samples were left out when the study was published; ask its"
+            " authors for them"
+        )
     if "dataset_kwargs" in overrides:  # with the files; a definition's own are of the hub's
         config["dataset_kwargs"] = overrides["dataset_kwargs"]
     data = _load_data(config, specification.get("dataset_path"), cache, what)

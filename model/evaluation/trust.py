@@ -92,6 +92,9 @@ FILTERS = {  # with their arguments
     "regex": _REGEX,
     "multi_choice_regex": (*_REGEX, "ignore_case", "ignore_punctuation", "regexes_to_ignore"),
 }
+# `dreamer publish` writes the remark in place of few-shot samples, which are questions and answers.
+SAMPLES = "samples"
+SAMPLES_LEFT_OUT = "left out when the study was published"
 TRUST = "--trust-code allows it, where you trust the study and its data"
 
 

@@ -27,6 +27,7 @@ from dreamer_study.model.dreamer_config import DreamerConfig
 from dreamer_study.model.module_config import training_flops
 from dreamer_study.model.ops.device import device_name, peak_flops
 from dreamer_study.model.ops.native.library import available
+from dreamer_study.model.training.computers import change_in_words, devices_in_words
 from dreamer_study.model.training.config import read_run
 from dreamer_study.model.training.step_log import StepLog
 from dreamer_study.model.training.trainer import Trainer
@@ -132,7 +133,7 @@ class Recorder:
         # model FLOPs utilisation
         mfu = rate * self.flops_share if rate and self.flops_share else None
         recorded = {
-            "device": device_name(trainer.device),
+            "device": devices_in_words(trainer.computers),
             "tokens_per_second": rate,
             "mfu": mfu,
             "ranks": trainer.ranks.count,
@@ -163,7 +164,12 @@ class Recorder:
         tokens_left = max(0, self.goal - trainer.tokens)
         rate = (trainer.tokens - tokens_then) / (now - then) if now > then else None
         loss = trainer.losses[-1] if trainer.losses else None
-        notes = [self.without_engine, _halving(trainer), _branch(trainer)]
+        notes = [
+            self.without_engine,
+            change_in_words(trainer.computers),
+            _halving(trainer),
+            _branch(trainer),
+        ]
         values = {
             "tokens": run.branched_at if run.branch_of else trainer.tokens,
             "target": self.goal,

@@ -28,6 +28,7 @@ from dreamer_study.model.training.compile_and_recompute import (
     compiles,
     recompute_activations,
 )
+from dreamer_study.model.training.computers import continued, this_computer
 from dreamer_study.model.training.config import TrainingRun
 from dreamer_study.model.training.optimizer import make_optimizer
 from dreamer_study.model.training.provenance import find_code_change, source_digests
@@ -117,6 +118,7 @@ class Trainer:
         self.log_bytes = 0  # length and CRC-32 of steps.csv at the newest state
         self.log_sum = 0
         self.code_change: dict[str, Any] | None = None  # accepted on this resume
+        self.computers = [this_computer(run, self.device, 0)]
 
         state = self._find_state(accept_code_change)
         # for the initial weights, and for what a user's model draws; the stream draws by itself
@@ -384,6 +386,7 @@ class Trainer:
             "losses": list(self.losses),
             "halved": self.halved,
             "origin": self.origin,
+            "computers": self.computers,
             **recorded,  # last: it holds the log's length and checksum, newer than the trainer's
         }
         write_state(self.run, TrainingState(copies, values))
@@ -397,6 +400,8 @@ class Trainer:
         self.losses.extend(values["losses"])
         for name in COUNTERS:
             setattr(self, name, values[name])
+        now = self.computers[-1]._replace(tokens=self.tokens)
+        self.computers = continued(values.get("computers", []), now)
         # A run that met a shortage of memory resumes with the halved micro-batches, unless
         # micro_batch_tokens is another by now: that may be halved again.
         halved = values["halved"]

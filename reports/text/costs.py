@@ -48,7 +48,9 @@ def _money(runs: pd.DataFrame, price: float) -> str:
     unknown = int(runs["seconds"].isna().sum())
     if runs.empty or unknown == len(runs):
         return "What the trainings cost is not known: the results hold no times of trainings."
-    kinds = runs["device"].map(lambda name: "core" if name == CPU else "GPU", na_action="ignore")
+    kinds = runs["device"].map(
+        lambda name: "core" if name.startswith(CPU) else "GPU", na_action="ignore"
+    )
     kind = kinds.iloc[0] if kinds.nunique(dropna=False) == 1 else "device"
     devices = runs["devices"].fillna(1)
     hours = float((runs["seconds"] * devices).sum()) / HOUR

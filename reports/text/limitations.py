@@ -10,6 +10,8 @@ from dreamer_study.reports.text.names import depth_name, model_name, stage_name,
 from dreamer_study.reports.text.numbers import counted, listed, number, percent, some, tokens
 from dreamer_study.sql.names import AVERAGE
 
+COMPUTED_FROM = ", from "  # in the device of a run (model/training/computers.py)
+
 
 def limitations(data: StudyData) -> list[str]:
     """Return one text for each limitation that applies, the weightiest first."""
@@ -19,6 +21,7 @@ def limitations(data: StudyData) -> list[str]:
         *_intervals(data),
         *_checkpoints(data),
         *_gaps(data),
+        *continued_runs(data),
     ]
 
 
@@ -167,6 +170,20 @@ def _gaps(data: StudyData) -> list[str]:
         if low < 0.95 * high
     ]
     return texts
+
+
+def continued_runs(data: StudyData) -> list[str]:
+    """Return a text on runs that another device, or another C engine, has continued."""
+    runs = data.runs.dropna(subset="device")
+    continued = [
+        f"{row.run_id} ({row.device})" for row in runs.itertuples() if COMPUTED_FROM in row.device
+    ]
+    if not continued:
+        return []
+    return [
+        "Continued by another computer, so that a repetition gives the same numbers but for"
+        f" rounding: {some(continued)}."
+    ]
 
 
 def not_evaluated(data: StudyData) -> list[str]:

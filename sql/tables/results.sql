@@ -46,7 +46,7 @@ create table if not exists runs ( -- One row: a training run of a study: a model
     status varchar, -- complete, screened (another seed continued), failed, stopped, waiting, training or evaluating
     tokens bigint check (tokens >= 0), -- training tokens of the run that belong to the study; with branches, the end of the last
     seconds double, -- seconds of training
-    device varchar, -- name of the device that trained the run
+    device varchar, -- name of the device that trained the run, and of others that continued it
     tokens_per_second double, -- speed of training, all devices together
     mfu double, -- share of the device's peak FLOPs that training used, 0 to 1
     stream_hash varchar, -- hash of all tokens seen; equal for runs that saw the same tokens in the same order

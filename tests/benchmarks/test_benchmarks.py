@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.curation.whole import mirror_of, size_of
-from benchmarks.soak import VICTIMS, _kill_one, run_study
+from benchmarks.soak import VICTIMS, Killer, run_study
 from dreamer_study.flows.jobs.local import started
 from dreamer_study.model.training.random_stream import write_random_stream
 from dreamer_study.model.training.stream import TokenStream
@@ -119,21 +119,27 @@ def test_a_page_of_many_figures_is_measured():
     assert int(figures) > 10
 
 
-@pytest.mark.parametrize(
-    ("kind", "program"),
-    [("evaluator", "dreamer_study.model.evaluate"), ("trainer", "dreamer_study.model.train")],
-)
-def test_processes_that_train_and_evaluate_are_victims(
-    tmp_path: Path, kind: str, program: str
-) -> None:
-    group = started(
-        "dreamer_study.model.worker", [program, str(tmp_path)], tmp_path / "log.txt", {}, asked=True
-    )
-    killed: list[str] = []
-    # it has its name a moment after its start
-    until(lambda: killed.extend(_kill_one(tmp_path, Random(0))) or killed)
-    assert killed == [kind]
-    assert group.finish() == -SIGKILL
+def test_processes_that_train_and_evaluate_are_victims_beside_others(tmp_path: Path) -> None:
+    programs = ("dreamer_study.model.evaluate", "dreamer_study.model.train")
+    groups = [
+        started(
+            "dreamer_study.model.worker",
+            [program, str(tmp_path)],
+            tmp_path / "log.txt",
+            {},
+            asked=True,
+        )
+        for program in programs
+    ]
+    killer = Killer(tmp_path, Random(0), kills=2, pace=0.1, lives={"trainer": 1.0})
+
+    def both_are_killed() -> bool:
+        killer.look()
+        return killer.killed.total() == len(programs)
+
+    until(both_are_killed)
+    assert killer.killed == {"trainer": 1, "evaluator": 1}
+    assert [group.finish() for group in groups] == [-SIGKILL, -SIGKILL]
 
 
 @pytest.mark.slow
@@ -148,7 +154,8 @@ def test_a_command_that_fails_by_itself_is_wrong_though_it_is_given_again(
     )
     monkeypatch.setitem(VICTIMS, "flow", "fails_once")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    outcome = run_study(tmp_path / "study.yaml", tmp_path / "root", Random(0), 0, 1.0, None)
+    killer = Killer(tmp_path / "root", Random(0), kills=0, pace=1.0, lives={})
+    outcome = run_study(tmp_path / "study.yaml", killer, None)
     assert (outcome.starts, outcome.wrong) == (2, ["start 1 ended with status 3 before any kill"])
 
 

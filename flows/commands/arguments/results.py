@@ -222,7 +222,10 @@ def _add_handing_on(commands: Commands) -> None:
     publish.option(
         "--answers",
         action="store_true",
-        help="also publish the questions and answers of benchmarks other than the built-in ones",
+        help=(
+            "also publish the questions and answers of benchmarks other than the built-in ones, and"
+            " few-shot samples"
+        ),
     )
     publish.option(
         "--owner",

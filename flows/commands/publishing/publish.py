@@ -15,7 +15,12 @@ import jinja2
 import pandas as pd
 import yaml
 
-from dreamer_study.flows.commands.publishing.private_parts import copy_public, without_places
+from dreamer_study.flows.commands.publishing.private_parts import (
+    copy_public,
+    copy_task,
+    without_places,
+    without_samples,
+)
 from dreamer_study.flows.commands.publishing.records import write_records
 from dreamer_study.flows.plan.study_plan import Checkpoint, Plan, Run
 from dreamer_study.flows.progress.reports import write_line
@@ -23,9 +28,10 @@ from dreamer_study.flows.progress.study_lock import only_run
 from dreamer_study.flows.running.result_rows import COMPLETE, status_of
 from dreamer_study.flows.study.configuration import OF_THE_MACHINE, Study
 from dreamer_study.flows.study.data_section import BUILTIN
-from dreamer_study.flows.study.loading import PUBLISHED, load_study
+from dreamer_study.flows.study.loading import PUBLISHED, load_study, presets, study_named_by
 from dreamer_study.model.evaluation.lm_eval_files import read_task
 from dreamer_study.model.evaluation.tokenizer import find_tokenizer
+from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import atomic_folder
 from dreamer_study.pipeline.worlds.tasks import REPOSITORY, WORLD_BENCHMARKS
@@ -33,6 +39,7 @@ from dreamer_study.pipeline.worlds.world import WORLD_LICENCE
 from dreamer_study.sql.export import export
 from dreamer_study.sql.results import ask, query
 
+LIKE = "like"  # folder of the study whose tokenizer and held-out documents are taken
 OWNER = "OWNER"  # instead of a name on the hub
 CARDS = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent), trim_blocks=True)
 
@@ -63,7 +70,7 @@ def publish(options: argparse.Namespace) -> None:
     if left_out:
         message += (
             f"; without the questions and answers of {', '.join(left_out)}, which --answers"
-            " publishes too"
+            " publishes too, as it does few-shot samples"
         )
     if owner == OWNER:
         message += f"; --owner puts your name on the hub in place of {OWNER}"
@@ -116,7 +123,7 @@ def _write(
     write_report(database, study.study_id, made / "report", papers=False)
     # with every default; ours is as it was written
     (made / "report" / "study.yaml").unlink(missing_ok=True)
-    _copy_study(study, made)
+    without_samples_of = _copy_study(study, made, answers=answers)
     scores = ask(database, "published_scores", study=study.study_id)
     licences = licences_of(study, database)
     public = {(run.run_id, checkpoint.tokens) for run, checkpoint in chosen}
@@ -140,7 +147,7 @@ def _write(
         models=len(chosen),
         place=shlex.quote(name),
     )
-    return left_out
+    return sorted({*left_out, *without_samples_of})
 
 
 def _row_of_study(study: Study, database: Path) -> dict[str, Any]:
@@ -212,22 +219,63 @@ def _citation(title: str, version: str, owner: str) -> dict[str, Any]:
     }
 
 
-def _copy_study(study: Study, made: Path) -> None:
-    """Write the study file without settings of this machine, and copy its code and tasks."""
-    values = study.model_dump(mode="json", exclude_unset=True, exclude=OF_THE_MACHINE)
-    _dump(made / "study.yaml", without_places(values))
+def _copy_study(study: Study, made: Path, *, answers: bool) -> set[str]:
+    """Write the study file without settings of this machine, and copy its code and tasks.
+
+    Returns the benchmarks whose few-shot samples are left out.
+    """
     beside = study.place.resolve()
-    files = {beside / name for name in study.code_files}
+    values = study.model_dump(mode="json", exclude_unset=True, exclude=OF_THE_MACHINE)
+    values = without_places(values)
+    left_out = set[str]()
+    if study.data.like:
+        values["data"]["like"], left_out = _copy_like(study, study.data.like, made, answers=answers)
+    for file in study.code_files:
+        _copy(beside / file, made / file)
     for benchmark in study.own_benchmarks:
-        if benchmark.yaml:
-            task = beside / benchmark.yaml
-            files.add(task)
-            needed = read_task(task, "publish", trust_code=True).files
-            files |= {file for file in needed if file.is_relative_to(beside)}
-    for file in files:
-        target = made / file.relative_to(beside)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, target)
+        files = _task_files(beside, benchmark)
+        targets = {file: made / file.relative_to(beside) for file in files}
+        if answers:
+            for file, target in targets.items():
+                _copy(file, target)
+            continue
+        overrides = dict(benchmark.overrides)
+        if copy_task(targets) or without_samples(overrides) != overrides:
+            left_out.add(benchmark.name)
+    _dump(made / "study.yaml", values if answers else without_samples(values))
+    return left_out
+
+
+def _copy_like(study: Study, name: str, made: Path, *, answers: bool) -> tuple[str, set[str]]:
+    """Copy the study that `data.like` names, unless it is a preset.
+
+    Returns its new name, and the benchmarks whose few-shot samples are left out.
+    """
+    if name in presets():
+        return name, set()
+    try:
+        other = load_study(study_named_by(study, name))
+        if other.data.like:
+            raise InputError(f"{name} takes both from {other.data.like}")
+    except InputError as error:
+        write_line(f"note: the study of data.like is not published: {error}")
+        return Path(name).name, set()
+    left_out = _copy_study(other, made / LIKE, answers=answers)
+    return f"{LIKE}/study.yaml", left_out
+
+
+def _task_files(beside: Path, benchmark: Benchmark) -> set[Path]:
+    """List the task file of a benchmark and what it includes, below the study file's folder."""
+    if not benchmark.yaml:
+        return set()
+    task = beside / benchmark.yaml
+    needed = read_task(task, "publish", trust_code=True).files
+    return {task, *(file for file in needed if file.is_relative_to(beside))}
+
+
+def _copy(file: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, target)
 
 
 def licences_of(study: Study, database: Path) -> list[dict[str, Any]]:
@@ -252,6 +300,7 @@ def licences_of(study: Study, database: Path) -> list[dict[str, Any]]:
 
 def _dump(path: Path, values: Mapping[str, Any]) -> None:
     """Write values as JSON, or as YAML where the name of the file asks for it."""
+    path.parent.mkdir(exist_ok=True)
     if path.suffix == ".json":
         text = json.dumps(values, indent=1)
     else:

@@ -51,7 +51,7 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.columns.answers import TEMPLATE, last_boxed
 from dreamer_study.pipeline.sources.columns.conversations import answered, asked, read_list, said
 from dreamer_study.pipeline.sources.files.turns import THOUGHTS, turn_fields
-from dreamer_study.pipeline.storage.memory import bytes_to_take
+from dreamer_study.pipeline.storage.memory import bounded_memory, bytes_to_take
 
 _NAME = r'(?:"[^"]+"|[A-Za-z_]\w*)'
 _COALESCE = re.compile(rf"\bcoalesce\(\s*({_NAME}(?:\s*,\s*{_NAME})+)\s*\)", re.IGNORECASE)
@@ -63,6 +63,8 @@ _BY_PLACE = re.compile(
 # Bytes of one block of rows, which has about 8 MB, or one row of 64 MB.
 MOST_MEMORY = 2 * 10**9
 LEAST_MEMORY = 4 * 10**8
+ROWS_AT_ONCE = 2048  # of a result, as many as DuckDB computes at once
+TOO_MUCH = "its SQL takes too much memory for one block of rows; raise data.memory"
 # the text of a part of a message; a picture or another thing leaves a mark
 _PART = """lambda p: case
     when p."type" in ({thoughts}) then null
@@ -217,13 +219,29 @@ def evaluate(bound: Sequence[str], table: pa.Table, record: str | None = None) -
         rows = _database().cursor().from_arrow(table)
         if record:
             rows = rows.select(duckdb.SQLExpression(record).alias("o"))
-        return rows.select(*computed).to_arrow_table()
+        return _table_within(rows.select(*computed).to_arrow_reader(ROWS_AT_ONCE))
 
     columns = dict(plain)
     if computed:
         results = _with_reason(compute)
         columns |= {name: results[name] for name in results.column_names}
     return pa.table({number: _without_nan(columns[number]) for number in expressions})
+
+
+def _table_within(batches: pa.RecordBatchReader) -> pa.Table:
+    """Read a result. Raises InputError where it has more bytes than SQL may take.
+
+    DuckDB's own limit counts what a query takes, and not its result: `unnest(range(10000000000))`
+    has no end.
+    """
+    read: list[pa.RecordBatch] = []
+    left = _most_memory()
+    for batch in batches:
+        left -= batch.nbytes
+        if left < 0:
+            raise InputError(TOO_MUCH)
+        read.append(batch)
+    return pa.Table.from_batches(read, batches.schema)
 
 
 def _without_nan(column: Any) -> Any:
@@ -239,7 +257,12 @@ def quoted(name: str) -> str:
 
 
 def _database() -> duckdb.DuckDBPyConnection:
-    return _database_within(max(min(bytes_to_take() // 2, MOST_MEMORY), LEAST_MEMORY))
+    return _database_within(_most_memory())
+
+
+def _most_memory() -> int:
+    """Return the bytes that a query may take here, and its result."""
+    return max(min(bytes_to_take() // 2, MOST_MEMORY), LEAST_MEMORY)
 
 
 @cache
@@ -276,11 +299,16 @@ def _by_column(
 def _with_reason(work: Callable[[], Any], where: str = "") -> Any:
     """Return what `work` returns. Raises InputError, with the reason, for an error of DuckDB.
 
+    DuckDB's own limit does not count lists such as range(100000000), which it computes when it
+    binds an expression; so the process may take no more either.
     The InputError is raised outside of the `except`, so that nothing holds DuckDB's error: one that
     outlives the interpreter makes DuckDB complain at the end.
     """
     try:
-        return work()
+        with bounded_memory(2 * _most_memory()):
+            return work()
+    except MemoryError:
+        reason = TOO_MUCH
     except duckdb.Error as error:
         reason = _reason(error)
     raise InputError(f"{where}{reason}")
@@ -289,7 +317,7 @@ def _with_reason(work: Callable[[], Any], where: str = "") -> Any:
 def _reason(error: Exception) -> str:
     """Return the first line of DuckDB's message, and its hint, without the kind of the error."""
     if isinstance(error, duckdb.OutOfMemoryException):
-        return "its SQL takes too much memory for one block of rows; raise data.memory"
+        return TOO_MUCH
     first, *rest = str(error).strip().splitlines()
     reason = first.partition("Error: ")[2] or first
     for line in rest:

@@ -28,6 +28,7 @@ from dreamer_study.model.evaluation.lm_eval_definitions import build_task
 from dreamer_study.model.evaluation.lm_eval_tasks import LmEvalTask
 from dreamer_study.model.evaluation.log_likelihoods import Scoring, rolling_windows
 from dreamer_study.model.evaluation.tokenizer import Tokenizer
+from dreamer_study.model.evaluation.trust import SAMPLES_LEFT_OUT
 from dreamer_study.pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import (
     USERS_TASK,
@@ -407,6 +408,9 @@ def test_what_can_go_wrong(tmp_path: Path) -> None:
         build_task(
             specification("s", "shapes", place, yaml=str(path), overrides={"dataset_name": "main"})
         )
+    left_out = {"num_fewshot": 1, "fewshot_config": {"samples": [SAMPLES_LEFT_OUT]}}
+    with pytest.raises(InputError, match="its few-shot samples were left out when"):
+        build_task(specification("s", "shapes", place, yaml=str(path), overrides=left_out))
     path.write_text("group: several\ntask: [gsm8k, mathqa]")
     with pytest.raises(InputError, match="defines no single task"):
         build_task(specification("s", "several", place, yaml=str(path)))

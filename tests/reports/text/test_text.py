@@ -16,7 +16,12 @@ from hypothesis import strategies as st
 
 from dreamer_study.reports.data import StudyData, read_study
 from dreamer_study.reports.text.answer import COSTS, answers, second, warnings
-from dreamer_study.reports.text.limitations import data_doubts, rate_doubts, setting_doubts
+from dreamer_study.reports.text.limitations import (
+    continued_runs,
+    data_doubts,
+    rate_doubts,
+    setting_doubts,
+)
 from dreamer_study.reports.text.names import architecture_in_words, layers_of, shortened
 from dreamer_study.reports.text.numbers import (
     counted,
@@ -628,6 +633,14 @@ def test_a_learning_rate_at_the_edge_of_those_tried_is_a_doubt() -> None:
     assert doubts(LA=2e-3) == []
     (text,) = doubts(LA=2e-3, DR=4e-3, SSM=1e-3)
     assert text.endswith("may lie beyond: DR (0.004) and SSM (0.001).")
+
+
+def test_a_run_that_another_computer_has_continued_is_named() -> None:
+    engine = "cpu, from 5,120 tokens cpu with another C engine"
+    for devices, said in [(["cpu", None], []), (["cpu", engine], [f"rounding: DR ({engine})."])]:
+        runs = pd.DataFrame({"run_id": ["LA", "DR"], "device": devices})
+        texts = continued_runs(StudyData({}, {"runs": runs}))
+        assert [text.partition("but for ")[2] for text in texts] == said
 
 
 def test_a_source_without_marks_of_reasoning_is_named() -> None:

@@ -271,6 +271,42 @@ def test_only_answers_of_built_in_benchmarks_are_published_and_the_others_are_na
         assert f"{without}, which --answers publishes too" in " ".join(said.split())
 
 
+@pytest.mark.parametrize("more", [[], ["--answers"]])
+def test_few_shot_samples_and_the_study_of_data_like(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    other = small_study(tmp_path)
+    (tmp_path / "tasks").mkdir()
+    shots = "fewshot_config: {samples: [{q: 'Which shot?', a: This one}]}\n"
+    (tmp_path / "tasks" / "mine.yaml").write_text(FILES["tasks/all.yaml"] + f"task: mine\n{shots}")
+    content = yaml.safe_load(other.read_text())
+    overrides = {"num_fewshot": 1, "fewshot_config": {"samples": [{"q": "Which shot in it?"}]}}
+    own = {"metric": "acc", "question": "q", "repository": "me/own", "split": "test"}
+    content["evaluation"]["benchmarks"] = [
+        "builtin",
+        {**own, "name": "by_file", "yaml": "tasks/mine.yaml"},
+        {**own, "name": "overridden", "task": "own", "overrides": overrides},
+    ]
+    del content["data"]["tokenizer"]
+    content["data"]["like"] = str(other)
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(content))
+    entered(tmp_path / "run" / "results.duckdb", results_of(load_study(str(path)).study_id))
+    out = tmp_path / "out"
+    arguments = ["--root", str(tmp_path / "run"), "--checkpoints", "none", *more]
+    assert main(["publish", str(path), str(out), *arguments]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    texts = "".join(all_text(file) for file in out.rglob("*") if file.is_file())
+    assert ("Which shot?" in texts) is bool(more)
+    assert ("Which shot in it?" in texts) is bool(more)
+    without = "without the questions and answers of by_file, overridden, which --answers"
+    assert (without in said) is not bool(more)
+    published = load_study(str(out / "study.yaml"))
+    assert published.data.like == "like/study.yaml"
+    assert load_study(str(out / "like" / "study.yaml")).study_id == load_study(str(other)).study_id
+    assert str(tmp_path) not in texts
+
+
 @pytest.mark.parametrize(
     ("results", "more", "said"),
     [
