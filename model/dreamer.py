@@ -10,6 +10,9 @@ block runs at all depths (recurrent), or each depth has a block of its own (laye
     x_{l+1} = Norm(y_l)                          x_{l+1} = y_l
     logits = x_{L+1} W_head^T                    logits = Norm(x_{L+1}) W_head^T
 
+A recurrent model may have layers of their own before and after its block (`prelude`, `coda`), and
+layers may share one pool of experts (`expert_pool`): docs/model.md.
+
 Norm is RMSNorm with a learned gain. This file and `model/layers/`, which holds the attentions, are
 the mathematics; `model/ops/` chooses how an operation is computed, and `model/ops/reference.py`
 states each in its plainest form. docs/model.md says what was decided where the paper is silent.
@@ -39,7 +42,14 @@ from dreamer_study.model.layers.attentions import (
     SequenceAttention,
 )
 from dreamer_study.model.layers.context import Context, History, Memory, Observer, Weights
-from dreamer_study.model.layers.experts import ExpertAttention, Router, balance_step
+from dreamer_study.model.layers.experts import (
+    ExpertAttention,
+    ExpertPool,
+    PooledExpertAttention,
+    Router,
+    SwiGLUExperts,
+    balance_step,
+)
 from dreamer_study.model.layers.rotary import depth_code, position_code
 from dreamer_study.model.ops import Attended, Documents
 from dreamer_study.pipeline.errors import InputError
@@ -66,16 +76,25 @@ class Block(nn.Module):
     def __init__(self, config: DreamerConfig) -> None:
         super().__init__()
         self.order = config.order
+        self.recurrent = config.recurrent
+        kinds = ATTENTIONS
+        if config.expert_pool:
+            kinds = {**ATTENTIONS, "experts": PooledExpertAttention}
         self.attentions = nn.ModuleDict(
-            {name: ATTENTIONS[name](config) for group in self.order for name in group}
+            {name: kinds[name](config) for group in self.order for name in group}
         )
 
     def prepare(
-        self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int
+        self,
+        dtype: torch.dtype,
+        code_LP: Tensor | None,
+        tokens: int,
+        pool: Iterator[tuple[Weights, ...]] | None = None,
     ) -> Iterator[dict[str, Weights]]:
         """Prepare what each attention needs at each depth, for any batch of `tokens` tokens.
 
-        Without a code there is one entry. The entry of a depth is made only when that depth runs.
+        `pool` is what `ExpertPool.prepare` gives, of which each depth takes the next entry. Without
+        a code there is one entry. The entry of a depth is made only when that depth runs.
         Autograd goes through newer nodes first, so what was made for some depths alone (the taps of
         a group of depths) is done and freed before the depths below.
         """
@@ -84,7 +103,10 @@ class Block(nn.Module):
             for name, attention in self.attentions.items()
         }
         for of_depth in zip(*by_name.values(), strict=True):
-            yield dict(zip(by_name, of_depth, strict=True))
+            weights = dict(zip(by_name, of_depth, strict=True))
+            if pool is not None:
+                weights["experts"] = (*weights["experts"], *next(pool))
+            yield weights
 
     def forward(
         self,
@@ -105,7 +127,7 @@ class Block(nn.Module):
 
 
 class Dreamer(DreamerNetwork):
-    """Compute LA, DR or DR+DA, as configured: `Dreamer(config)(tokens[B, S]) -> logits [B, S, V]`.
+    """Compute LA, DR, DR+DA or a form of them: `Dreamer(config)(tokens[B, S]) -> logits [B, S, V]`.
 
     `dtype` is that of the matrix products, by default the parameters' own. Parameters in float32
     with products in bfloat16 are cast once per forward, so the gradients of one forward add up over
@@ -118,7 +140,8 @@ class Dreamer(DreamerNetwork):
         self.config = config
         self.dtype = dtype
         self.embedding = nn.Parameter(torch.empty(config.vocabulary_size, config.hidden_size))
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(Block(of_layer) for of_layer in _of_layers(config))
+        self.pool = ExpertPool(config) if config.expert_pool else None
         self.gain = nn.Parameter(torch.empty(config.hidden_size))
         self.head = nn.Parameter(torch.empty(config.vocabulary_size, config.hidden_size))
         if not self.embedding.is_meta:  # no values to set, and torch takes seconds to find that out
@@ -170,19 +193,13 @@ class Dreamer(DreamerNetwork):
         counted = self.training and isinstance(memory, Documents)  # for the experts' balance
         real_T = memory.real if counted else None
         position_codes, depth_codes, routing_codes = self._codes(memory.positions, L, dtype)
-        # L entries: of the one block at each depth, or of each layer's block once
-        prepared = (
-            weights
-            for block in self.blocks
-            for weights in block.prepare(dtype, routing_codes, tokens_BS.numel())
-        )
+        passes = self._passes(L, dtype, routing_codes, tokens_BS.numel())
 
         x_TH = F.embedding(tokens_BS.flatten(), self.embedding).to(dtype)
-        if self.config.recurrent:
-            x_TH = self.norm(x_TH)
         histories: dict[str, History] = {}  # of depth attention: keys and values of earlier depths
-        for index, weights in zip(range(L), prepared, strict=True):
-            block = self.blocks[0 if self.config.recurrent else index]
+        for index, (block, weights) in zip(range(L), passes, strict=True):
+            if block.recurrent and index == self.config.prelude:  # before its first iteration
+                x_TH = self.norm(x_TH)
             context = Context(index, position_codes, depth_codes[index], memory)
             x_TH, attended = self.layer(block, x_TH, weights, context, histories)
             histories = {name: result.history for name, result in attended.items()}
@@ -191,9 +208,25 @@ class Dreamer(DreamerNetwork):
                     block.attentions[name].router.count(result.ids, real_T)
                 if observer is not None:
                     observer(index, name, result)
-        hidden_TH = x_TH if self.config.recurrent else self.norm(x_TH)
+        hidden_TH = x_TH if block.recurrent else self.norm(x_TH)
         hidden_BSH = hidden_TH.view(*tokens_BS.shape, -1)
         return hidden_BSH if return_hidden else self.logits(hidden_BSH)
+
+    def _passes(
+        self, depth: int, dtype: torch.dtype, routing_codes_LP: Tensor | None, tokens: int
+    ) -> Iterator[tuple[Block, dict[str, Weights]]]:
+        """Yield, for each depth, its block and what this has prepared.
+
+        The recurrent block comes at each depth between prelude and coda, every other block once.
+        """
+        pool = self.pool.prepare(dtype, depth, tokens) if self.pool else None
+        for block in self.blocks:
+            codes_LP = None
+            if block.recurrent:
+                assert routing_codes_LP is not None, "a recurrent model has routing codes"
+                codes_LP = routing_codes_LP[self.config.prelude : depth - self.config.coda]
+            for weights in block.prepare(dtype, codes_LP, tokens, pool):
+                yield block, weights
 
     def layer(
         self,
@@ -206,7 +239,7 @@ class Dreamer(DreamerNetwork):
         """Run one depth: x_{l+1} = Norm(y_l) where one block is iterated (section 3.7), else
         y_l."""
         y_TH, attended = block(x_TH, weights, context, histories)
-        if self.config.recurrent:
+        if block.recurrent:
             y_TH = self.norm(y_TH)
         return y_TH, attended
 
@@ -250,8 +283,11 @@ class Dreamer(DreamerNetwork):
                 f"depth is {depth!r}, but a layered model has weights for exactly"
                 f" {self.config.depth} layers; only a recurrent model runs at another depth"
             )
-        if type(depth) is not int or depth < 1:
-            raise InputError(f"depth is {depth!r}, but it must be a whole number of at least 1")
+        least = self.config.plain_layers + 1 if self.config.recurrent else 1
+        if type(depth) is not int or depth < least:
+            raise InputError(
+                f"depth is {depth!r}, but it must be a whole number of at least {least}"
+            )
         return depth
 
     def routers(self) -> dict[str, Router]:
@@ -267,7 +303,7 @@ class Dreamer(DreamerNetwork):
         vectors = [self.embedding, self.head, *(router.keys for router in self.routers().values())]
         groups: list[dict[str, Any]] = [{"params": vectors, "optimizer": "adamw"}]
         for module in self.modules():
-            if isinstance(module, (ExpertAttention, ProjectedAttention)):
+            if isinstance(module, (SwiGLUExperts, ProjectedAttention)):
                 groups.append({"params": module.fused(), "parts": module.parts(), "axis": -1})
         grouped = {id(parameter) for group in groups for parameter in group["params"]}
         others = [parameter for parameter in self.parameters() if id(parameter) not in grouped]
@@ -282,10 +318,17 @@ class Dreamer(DreamerNetwork):
     def update_balance(self) -> None:
         """Move every router's bias (Eq. 3).
 
-        Once per optimiser step, on the counts of all its forward passes and ranks.
+        Once per optimiser step, on the counts of all its forward passes and ranks. The routers of a
+        pool move by the sum of their counts: the pool is balanced, not each layer's choice in it.
         """
+        pooled = [
+            attention.router
+            for attention in self.modules()
+            if isinstance(attention, PooledExpertAttention)
+        ]
+        counts_E = sum(router.counts for router in pooled)
         for router in self.routers().values():
-            router.update_balance()
+            router.update_balance(counts_E if router in pooled else None)
 
     def merged(self) -> Dreamer:
         """Fold the shared experts into the routable ones, for inference: W_e + W_shared (Eq. 8).
@@ -303,6 +346,17 @@ class Dreamer(DreamerNetwork):
             state[routable] = state[routable] + weights
         model.load_state_dict(state, assign=True)
         return model.train(self.training)
+
+
+def _of_layers(config: DreamerConfig) -> list[DreamerConfig]:
+    """Describe each layer that has weights of its own, in the order in which they are first used.
+
+    The layers of prelude and coda are those of LA.
+    """
+    if not config.recurrent:
+        return [config] * config.depth
+    plain = dataclasses.replace(config, recurrent=False, prelude=0, coda=0)
+    return [*[plain] * config.prelude, config, *[plain] * config.coda]
 
 
 def _check_shapes(
@@ -333,9 +387,11 @@ __all__ = [
     "DepthAttention",
     "Dreamer",
     "ExpertAttention",
+    "ExpertPool",
     "History",
     "Memory",
     "Observer",
+    "PooledExpertAttention",
     "Router",
     "SequenceAttention",
     "Weights",

@@ -134,9 +134,10 @@ QUERIES = {
     "gini_at_end": "from internal.gini_at_end where study_id = ?",
     "concentration": "from internal.expert_concentration where study_id = ?",
     "selections": (
-        "select variant, model_depth, depth, expert, selections from internal.latest_expert_ranks"
-        " where study_id = ? and depth is not null and run_id in (select run_id from"
-        " internal.expert_runs where recurrent)"
+        "select variant, model_depth, ranks.depth, expert, selections from"
+        " internal.latest_expert_ranks as ranks join (select run_id, shared_from, shared_to from"
+        " internal.expert_runs where study_id = $1) using (run_id) where study_id = $1 and"
+        " ranks.depth between shared_from and shared_to"
     ),
     "diversity": (
         "select depth_of_model as model_depth, * from internal.expert_diversity where study_id = ?"

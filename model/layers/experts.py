@@ -63,9 +63,12 @@ class Router(nn.Module):
         self.counts.scatter_add_(0, ids_TA.flatten(), counted_TA.flatten())
 
     @torch.no_grad()
-    def update_balance(self) -> None:
-        """Move the bias, b <- b + rate * sign(median(N) - N) (Eq. 3), and count from zero again."""
-        self.bias += self.rate * balance_step(self.counts)
+    def update_balance(self, counts_E: Tensor | None = None) -> None:
+        """Move the bias, b <- b + rate * sign(median(N) - N) (Eq. 3), and count from zero again.
+
+        N are the router's own counts, or given ones, as of all routers of a pool.
+        """
+        self.bias += self.rate * balance_step(self.counts if counts_E is None else counts_E)
         self.counts.zero_()
 
 
@@ -82,24 +85,15 @@ def balance_step(counts_E: Tensor) -> Tensor:
     return torch.sign(doubled_median - 2 * counts_E).float()
 
 
-class ExpertAttention(nn.Module):
-    """EA: add up the chosen SwiGLU experts of each token, weighted by their scores (section 3.5).
+class SwiGLUExperts(nn.Module):
+    """The matrices of SwiGLU experts: of each G and U [H, F] (gate and up), and D [F, H] (down)."""
 
-        n = Norm(x)                                          [T, H]
-        ids, scores = the router's choice for n              [T, A] (Eq. 2)
-        EA(x) = sum over a of scores_a (SiLU(n G_e) * (n U_e)) D_e, e = ids_a       [T, H]
+    inward: nn.Parameter
+    outward: nn.Parameter
 
-    An expert e has the matrices G_e and U_e [H, F] (gate and up) and D_e [F, H] (down).
-    """
-
-    def __init__(self, config: DreamerConfig) -> None:
-        super().__init__()
+    def make(self, config: DreamerConfig) -> None:
+        """Make the matrices of all experts."""
         E, H, F = config.experts, config.hidden_size, config.expert_size
-        self.epsilon = config.norm_epsilon
-        self.gain = nn.Parameter(torch.empty(H))
-        self.router = Router(
-            config, E, config.active_experts, rate=config.expert_bias_rate, normalised=True
-        )
         self.inward = nn.Parameter(torch.empty(E, H, 2 * F))  # G and U side by side
         self.outward = nn.Parameter(torch.empty(E, F, H))  # D
 
@@ -112,16 +106,39 @@ class ExpertAttention(nn.Module):
         size = self.inward.shape[-1] // 2
         return [size, size]
 
-    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> Iterator[Weights]:
-        """Prepare the routing keys of each depth, and cast the weights to `dtype`."""
+    def uses(
+        self, dtype: torch.dtype, number: int, tokens: int, active: int
+    ) -> Iterator[tuple[Weights, ...]]:
+        """Cast the weights to `dtype`, once for a `number` of uses by `tokens` tokens each.
+
+        The gradients of these uses may be collected and made together, by their taps.
+        """
         inward = ops.expert_weights(self.inward, dtype)
         outward = ops.expert_weights(self.outward, dtype)
-        keys = self.router.prepare(code_LP)  # of each depth
-        # All depths use the same experts: their gradients may be collected and made together.
-        taps = ops.gradient_taps(inward, outward, len(keys), tokens, self.router.active)
-        return (
-            (keys_of_depth, inward, outward, tap)
-            for keys_of_depth, tap in zip(keys, taps, strict=True)
+        taps = ops.gradient_taps(inward, outward, number, tokens, active)
+        return ((inward, outward, tap) for tap in taps)
+
+
+class RoutedExperts(nn.Module):
+    """EA: add up the chosen SwiGLU experts of each token, weighted by their scores (section 3.5).
+
+        n = Norm(x)                                          [T, H]
+        ids, scores = the router's choice for n              [T, A] (Eq. 2)
+        EA(x) = sum over a of scores_a (SiLU(n G_e) * (n U_e)) D_e, e = ids_a       [T, H]
+
+    Whose the experts are, the layer's own or those of a pool, is what the kinds below differ in.
+    """
+
+    def __init__(self, config: DreamerConfig) -> None:
+        super().__init__()
+        self.epsilon = config.norm_epsilon
+        self.gain = nn.Parameter(torch.empty(config.hidden_size))
+        self.router = Router(
+            config,
+            config.experts,
+            config.active_experts,
+            rate=config.expert_bias_rate,
+            normalised=True,
         )
 
     def forward(
@@ -146,3 +163,38 @@ class ExpertAttention(nn.Module):
         routing = self.router(normalised_TH, keys)  # ids and scores [T, A]
         output_TH = ops.swiglu_experts(normalised_TH, routing, inward_EHF, outward_EFH, taps)
         return Attended(output_TH, routing.ids)
+
+
+class ExpertAttention(RoutedExperts, SwiGLUExperts):
+    """EA over the layer's own experts."""
+
+    def __init__(self, config: DreamerConfig) -> None:
+        super().__init__(config)
+        self.make(config)
+
+    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> Iterator[Weights]:
+        """Prepare the routing keys of each depth, and cast the weights to `dtype`."""
+        keys = self.router.prepare(code_LP)  # of each depth, all of which use the same experts
+        uses = self.uses(dtype, len(keys), tokens, self.router.active)
+        return ((keys_of_depth, *use) for keys_of_depth, use in zip(keys, uses, strict=True))
+
+
+class PooledExpertAttention(RoutedExperts):
+    """EA over a pool of experts that all layers share, by a router of the layer's own (UniPool)."""
+
+    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> Iterator[Weights]:
+        """Prepare the routing keys of each depth; `Block.prepare` adds the experts of the pool."""
+        return ((keys_of_depth,) for keys_of_depth in self.router.prepare(code_LP))
+
+
+class ExpertPool(SwiGLUExperts):
+    """The experts that all layers share (UniPool, arXiv 2605.06665)."""
+
+    def __init__(self, config: DreamerConfig) -> None:
+        super().__init__()
+        self.active = config.active_experts
+        self.make(config)
+
+    def prepare(self, dtype: torch.dtype, depth: int, tokens: int) -> Iterator[tuple[Weights, ...]]:
+        """Prepare what each of the depths needs of the pool, in the order of the depths."""
+        return self.uses(dtype, depth, tokens, self.active)
