@@ -53,19 +53,20 @@ def parameters_by_component(config: DreamerConfig) -> dict[str, int]:
     }
 
     def add(component: str, count: int) -> None:
-        counts[component] = counts.get(component, 0) + layers * count
+        counts[component] = counts.get(component, 0) + count
 
-    # A mixture holds one projection per expert, and a shared one.
-    copies = config.attention_experts + config.shared_expert if config.recurrent else 1
+    # A mixture, of the recurrent layer, holds one projection per expert, and a shared one.
+    mixed = config.attention_experts + config.shared_expert if config.recurrent else 0
     for name, (_, _, head_size) in _attentions(config).items():
+        copies = config.plain_layers + mixed
         add(f"{name}_projections", copies * _projection_size(config, name))
         if config.recurrent:
             add(f"{name}_routing", H * R + config.attention_experts * R)
             add("norms", R)
-        add("norms", H + 2 * head_size)
-    add("experts", config.experts * _expert_size(config))
-    add("expert_routing", H * R + config.experts * R)
-    add("norms", H + R)
+        add("norms", layers * (H + 2 * head_size))
+    add("experts", config.pools * config.experts * _expert_size(config))
+    add("expert_routing", layers * (H * R + config.experts * R))
+    add("norms", layers * (H + R))
     return counts
 
 
@@ -92,7 +93,8 @@ def flops_by_component(config: DreamerConfig, length: float = 1024) -> dict[str,
         # scores q k^T, and the weighted sum of values
         products[f"{name}_attention"] = L * 2 * heads * head_size * visible[name]
         if config.recurrent:
-            products[f"{name}_routing"] = L * (H * R + config.attention_experts * R)
+            routing = H * R + config.attention_experts * R
+            products[f"{name}_routing"] = config.iterations * routing
     products["experts"] = L * config.active_experts * _expert_size(config)
     products["expert_routing"] = L * (H * R + config.experts * R)
     return {component: 2.0 * count for component, count in products.items()}

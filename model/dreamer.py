@@ -10,9 +10,12 @@ block runs at all depths (recurrent), or each depth has a block of its own (laye
     x_{l+1} = Norm(y_l)                          x_{l+1} = y_l
     logits = x_{L+1} W_head^T                    logits = Norm(x_{L+1}) W_head^T
 
-Norm is RMSNorm with a learned gain. This file is the mathematics; `model/ops/` chooses how an
-operation is computed, and `model/ops/reference.py` states each in its plainest form. docs/model.md
-says what was decided where the paper is silent.
+A recurrent model may have layers of their own before and after its block (`prelude`, `coda`), and
+layers may share one pool of experts (`expert_pool`): docs/model.md.
+
+Norm is RMSNorm with a learned gain. This file and `model/layers/`, which holds the attentions, are
+the mathematics; `model/ops/` chooses how an operation is computed, and `model/ops/reference.py`
+states each in its plainest form. docs/model.md says what was decided where the paper is silent.
 
 Names of tensors end in their axes: B batch, S sequence, T = B*S tokens, L depth, H hidden, N query
 heads, M key/value heads, K head size, C keys that a query may see, E experts, A active experts, F
@@ -23,8 +26,8 @@ rotary code, of K or R values, with cosine and sine.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -33,435 +36,23 @@ from torch import Tensor, nn
 from dreamer_study.model import ops
 from dreamer_study.model.dreamer_cache import DreamerNetwork
 from dreamer_study.model.dreamer_config import DreamerConfig
-from dreamer_study.model.ops import (
-    Attended,
-    AttentionOperands,
-    Documents,
-    ExpertOperands,
-    Routing,
-    Visible,
+from dreamer_study.model.layers.attentions import (
+    DepthAttention,
+    ProjectedAttention,
+    SequenceAttention,
 )
+from dreamer_study.model.layers.context import Context, History, Memory, Observer, Weights
+from dreamer_study.model.layers.experts import (
+    ExpertAttention,
+    ExpertPool,
+    PooledExpertAttention,
+    Router,
+    SwiGLUExperts,
+    balance_step,
+)
+from dreamer_study.model.layers.rotary import depth_code, position_code
+from dreamer_study.model.ops import Attended, Documents
 from dreamer_study.pipeline.errors import InputError
-
-History = tuple[tuple[Tensor, Tensor], ...]  # keys and values [T, M, K] of earlier depths
-Observer = Callable[[int, str, Attended], None]
-# the output of `prepare` for one depth: casts of weights and routing keys, independent of tokens
-Weights = Any
-
-
-# Rotary codes
-
-
-def position_code(positions: Tensor, size: int, base: float, dtype: torch.dtype) -> Tensor:
-    """Compute the cosines and sines [..., size/2, 2] of RoPE at `positions` [...].
-
-    Pair i of a head of `size` turns by the angle position * base^(-i / (size/2)). The angles are
-    computed in float64: in float32 they are off by 1e-4 at position 4096.
-    """
-    exponents = torch.arange(size // 2, device=positions.device, dtype=torch.float64) / (size // 2)
-    angles = positions[..., None] * base**-exponents  # [..., size/2]
-    return torch.stack((angles.cos(), angles.sin()), dim=-1).to(dtype)
-
-
-def depth_code(
-    depth: int, size: int, base: float, device: torch.device, dtype: torch.dtype
-) -> Tensor:
-    """Compute the cosines and sines [L, size/2, 2] of RoPE for the depths l = 1..L (section 3.4).
-
-    The first half of the pairs rotates with l. The second half, at the same frequencies, rotates
-    with L - l: this half tells how many depths are still to come.
-    """
-    depths = torch.arange(1, depth + 1, device=device)
-    passed = position_code(depths, size // 2, base, dtype)  # [L, size/4, 2]
-    to_come = position_code(depth - depths, size // 2, base, dtype)
-    return torch.cat((passed, to_come), dim=-2)
-
-
-# What an attention sees besides its input
-
-
-class Memory(Protocol):
-    """Hold what sequence attention attends over.
-
-    These are the tokens of this forward (Documents), or a cache with earlier ones.
-    """
-
-    positions: Tensor  # [B, S]
-
-    def recall(self, depth: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Visible]:
-        """Return all keys and values [B, C, M, K] of depth index `depth`.
-
-        Given are those [T, M, K] of the new tokens.
-        """
-
-
-class Context(NamedTuple):
-    """Hold what all attentions of one depth are given besides their input."""
-
-    depth: int  # index, from 0
-    position_code: Tensor  # [T, 1, P, 2]
-    depth_code: Tensor  # of this depth, for the heads of depth attention, [P, 2]
-    memory: Memory
-
-
-# Experts
-
-
-class Router(nn.Module):
-    """Choose experts by low-rank routing (Eq. 2): a query per token against a key per expert.
-
-        q = Norm(RoPE_l(x W_q))                              [T, R]; RoPE_l where depths share it
-        k = Norm(keys)                                       [E, R], learned
-        s = q k^T / sqrt(R)                                  [T, E]
-        ids = the A largest of s + b                         [T, A]
-        scores = sigmoid(s) at ids                           [T, A]; EA divides them by their sum
-
-    Computed in float32 at least. The bias b takes part in the selection only, so it has no
-    gradient; `update_balance` moves it (Eq. 3).
-    """
-
-    def __init__(
-        self, config: DreamerConfig, experts: int, active: int, *, rate: float, normalised: bool
-    ) -> None:
-        super().__init__()
-        self.active = active
-        self.rate = rate
-        self.normalised = normalised
-        self.epsilon = config.norm_epsilon
-        self.query = nn.Parameter(torch.empty(config.hidden_size, config.routing_size))  # W_q
-        self.query_gain = nn.Parameter(torch.empty(config.routing_size))
-        self.keys = nn.Parameter(torch.empty(experts, config.routing_size))
-        self.register_buffer("bias", torch.zeros(experts))  # b
-        # N: selections since the last update
-        self.register_buffer("counts", torch.zeros(experts, dtype=torch.long))
-
-    def prepare(self, code_LP: Tensor | None) -> list[Weights]:
-        """Prepare what `forward` needs at each depth of the code; one entry without a code."""
-        dtype = torch.promote_types(self.keys.dtype, torch.float32)
-        query = self.query.to(dtype)
-        query_gain = self.query_gain.to(dtype)
-        keys = self.keys.to(dtype)
-        return ops.routing_keys(query, query_gain, keys, self.epsilon, code_LP)
-
-    def forward(self, x_TH: Tensor, keys: Weights) -> Routing:
-        """Choose `active` experts for each token."""
-        return ops.route(x_TH, keys, self.bias, self.active, self.normalised, self.epsilon)
-
-    @torch.no_grad()
-    def count(self, ids_TA: Tensor, real_T: Tensor | None) -> None:
-        """Count the selections of the tokens that are real: padding is not."""
-        if real_T is None:
-            counted_TA = torch.ones_like(ids_TA)
-        else:
-            counted_TA = real_T.to(ids_TA.dtype)[:, None].expand_as(ids_TA)
-        self.counts.scatter_add_(0, ids_TA.flatten(), counted_TA.flatten())
-
-    @torch.no_grad()
-    def update_balance(self) -> None:
-        """Move the bias, b <- b + rate * sign(median(N) - N) (Eq. 3), and count from zero again."""
-        self.bias += self.rate * balance_step(self.counts)
-        self.counts.zero_()
-
-
-def balance_step(counts_E: Tensor) -> Tensor:
-    """Compute sign(median(N) - N) of the selection counts N, in float32 (Eq. 3).
-
-    Example: the counts 4, 2, 1, 1 have the median 1.5, and give -1, -1, 1, 1. For an even number of
-    experts the median is the mean of the two middle counts: torch's own takes the lower one, so
-    that the signs would not cancel and the biases would drift together.
-    """
-    ordered = counts_E.sort().values
-    last = len(counts_E) - 1
-    doubled_median = ordered[last // 2] + ordered[(last + 1) // 2]  # doubled to stay whole
-    return torch.sign(doubled_median - 2 * counts_E).float()
-
-
-class ExpertAttention(nn.Module):
-    """EA: add up the chosen SwiGLU experts of each token, weighted by their scores (section 3.5).
-
-        n = Norm(x)                                          [T, H]
-        ids, scores = the router's choice for n              [T, A] (Eq. 2)
-        EA(x) = sum over a of scores_a (SiLU(n G_e) * (n U_e)) D_e, e = ids_a       [T, H]
-
-    An expert e has the matrices G_e and U_e [H, F] (gate and up) and D_e [F, H] (down).
-    """
-
-    def __init__(self, config: DreamerConfig) -> None:
-        super().__init__()
-        E, H, F = config.experts, config.hidden_size, config.expert_size
-        self.epsilon = config.norm_epsilon
-        self.gain = nn.Parameter(torch.empty(H))
-        self.router = Router(
-            config, E, config.active_experts, rate=config.expert_bias_rate, normalised=True
-        )
-        self.inward = nn.Parameter(torch.empty(E, H, 2 * F))  # G and U side by side
-        self.outward = nn.Parameter(torch.empty(E, F, H))  # D
-
-    def fused(self) -> list[nn.Parameter]:
-        """List the parameters in which matrices lie side by side: those of gate and up."""
-        return [self.inward]
-
-    def parts(self) -> list[int]:
-        """List how many outputs each of these matrices has."""
-        size = self.inward.shape[-1] // 2
-        return [size, size]
-
-    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> Iterator[Weights]:
-        """Prepare the routing keys of each depth, and cast the weights to `dtype`."""
-        inward = ops.expert_weights(self.inward, dtype)
-        outward = ops.expert_weights(self.outward, dtype)
-        keys = self.router.prepare(code_LP)  # of each depth
-        # All depths use the same experts: their gradients may be collected and made together.
-        taps = ops.gradient_taps(inward, outward, len(keys), tokens, self.router.active)
-        return (
-            (keys_of_depth, inward, outward, tap)
-            for keys_of_depth, tap in zip(keys, taps, strict=True)
-        )
-
-    def forward(
-        self, x_TH: Tensor, weights: Weights, context: Context, history: History
-    ) -> Attended:
-        """Route the normalised x, and sum its experts."""
-        keys, inward_EHF, outward_EFH, taps = weights
-        operands = ExpertOperands(
-            x_TH,
-            self.gain,
-            keys,
-            self.router.bias,
-            inward_EHF,
-            outward_EFH,
-            self.router.active,
-            self.epsilon,
-        )
-        whole = ops.whole_attention(operands)  # all of the below in one call
-        if whole:
-            return whole
-        normalised_TH = ops.rms_norm(x_TH, self.gain, self.epsilon)
-        routing = self.router(normalised_TH, keys)  # ids and scores [T, A]
-        output_TH = ops.swiglu_experts(normalised_TH, routing, inward_EHF, outward_EFH, taps)
-        return Attended(output_TH, routing.ids)
-
-
-# Projections
-
-
-class PlainProjections(nn.Module):
-    """Project x to queries, keys and values, and attended values out, as in any Transformer.
-
-    One matrix W_qkv [H, (N + 2M) K] inward, one W_out [N K, H] outward.
-    """
-
-    router = None
-
-    def __init__(self, config: DreamerConfig, outputs: int, inputs: int) -> None:
-        super().__init__()
-        self.inward = nn.Parameter(torch.empty(config.hidden_size, outputs))
-        self.outward = nn.Parameter(torch.empty(inputs, config.hidden_size))
-
-    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[Weights]:
-        """Cast the weights to `dtype`; for one depth, as each has its own layer."""
-        return [(None, self.inward.to(dtype), self.outward.to(dtype))]
-
-    def route(self, x_TH: Tensor, keys: None) -> Routing:
-        """Return an empty routing: there is nothing to choose from."""
-        return Routing(None, None)
-
-    def project(self, x_TI: Tensor, routing: Routing, weights_IO: Tensor) -> Tensor:
-        """Multiply x by the weights: [T, O]."""
-        return x_TI @ weights_IO
-
-
-class MixedProjections(nn.Module):
-    """Project in and out by mixtures of `depth` linear experts, top 1 (section 3.7).
-
-        y = s x W_e + stop(s) x W_shared                     Eq. 7; e and its score s by the router
-
-    One router chooses for both projections. The gradient of a score is that of the chosen expert
-    alone: in the product with the shared expert it is stopped. Merged (Eq. 8) the same output is
-    y = s x (W_e + W_shared).
-    """
-
-    def __init__(self, config: DreamerConfig, outputs: int, inputs: int) -> None:
-        super().__init__()
-        E, H = config.attention_experts, config.hidden_size
-        self.router = Router(config, E, 1, rate=config.attention_bias_rate, normalised=False)
-        self.inward = nn.Parameter(torch.empty(E, H, outputs))
-        self.outward = nn.Parameter(torch.empty(E, inputs, H))
-        self.shared_inward = nn.Parameter(torch.empty(H, outputs)) if config.shared_expert else None
-        self.shared_outward = nn.Parameter(torch.empty(inputs, H)) if config.shared_expert else None
-
-    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[Weights]:
-        """Prepare the routing keys of each depth, and both banks with their shared experts."""
-        inward = ops.mixed_weights(self.inward, self.shared_inward, dtype)
-        outward = ops.mixed_weights(self.outward, self.shared_outward, dtype)
-        return [(keys, inward, outward) for keys in self.router.prepare(code_LP)]
-
-    def route(self, x_TH: Tensor, keys: Weights) -> Routing:
-        """Choose one expert for each token."""
-        return self.router(x_TH, keys)
-
-    def project(self, x_TI: Tensor, routing: Routing, weights_EIO: Weights) -> Tensor:
-        """Multiply x by the chosen expert and the shared one: [T, O]."""
-        return ops.mixed_product(x_TI, routing, weights_EIO)
-
-
-# Attentions
-
-
-class _ProjectedAttention(nn.Module):
-    """What SA and DA have in common: projections to queries, keys and values, and back.
-
-        q, k, v = heads of Norm(x) W_qkv                     [T, N, K], [T, M, K], [T, M, K]
-        q, k = Norm(RoPE(q)), Norm(RoPE(k))
-        a = softmax(q k^T / sqrt(K)) v                       [T, N, K] (Eq. 1), over visible keys
-        output = a W_out                                     [T, H]
-
-    SA and DA each say what is `seen`: a rotary code, a memory or None, earlier depths; and how to
-    `attend` over that.
-    """
-
-    def __init__(
-        self, config: DreamerConfig, heads: int, key_value_heads: int, head_size: int
-    ) -> None:
-        super().__init__()
-        self.heads = heads
-        self.key_value_heads = key_value_heads
-        self.epsilon = config.norm_epsilon
-        self.gain = nn.Parameter(torch.empty(config.hidden_size))
-        self.query_gain = nn.Parameter(torch.empty(head_size))
-        self.key_gain = nn.Parameter(torch.empty(head_size))
-        projections = MixedProjections if config.recurrent else PlainProjections
-        self.projections = projections(
-            config, outputs=(heads + 2 * key_value_heads) * head_size, inputs=heads * head_size
-        )
-
-    @property
-    def router(self) -> Router | None:
-        """The router of the projections, where there is a choice."""
-        return self.projections.router
-
-    def fused(self) -> list[nn.Parameter]:
-        """List the parameters in which matrices lie side by side: of queries, keys and values."""
-        shared = getattr(self.projections, "shared_inward", None)
-        return [self.projections.inward] if shared is None else [self.projections.inward, shared]
-
-    def parts(self) -> list[int]:
-        """List how many outputs each of these matrices has."""
-        head_size = len(self.query_gain)
-        of_keys = self.key_value_heads * head_size
-        return [self.heads * head_size, of_keys, of_keys]
-
-    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> list[Weights]:
-        """Prepare what the projections need at each depth."""
-        return self.projections.prepare(dtype, code_LP)
-
-    def forward(
-        self, x_TH: Tensor, weights: Weights, context: Context, history: History
-    ) -> Attended:
-        """Project x in, attend over what `seen` returns, and project out."""
-        code, visible, earlier = self.seen(context, history)
-        if self.router is not None:
-            keys, inward, outward = weights
-            operands = AttentionOperands(
-                x_TH,
-                self.gain,
-                keys,
-                self.router.bias,
-                inward,
-                outward,
-                self.query_gain,
-                self.key_gain,
-                code,
-                (self.heads, self.key_value_heads),
-                self.epsilon,
-                visible,
-                earlier,
-            )
-            whole = ops.whole_attention(operands)  # all of the below in one call
-            if whole:
-                return whole
-        query_TNK, key_TMK, value_TMK, routing = self.project_in(x_TH, weights, code)
-        attended = self.attend(query_TNK, key_TMK, value_TMK, context, history)
-        output_TH = self.project_out(attended.output, weights, routing)
-        return attended._replace(output=output_TH, ids=routing.ids)
-
-    def project_in(
-        self, x_TH: Tensor, weights: Weights, code: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Routing]:
-        """Project x to queries [T, N, K], keys and values [T, M, K]; return also the routing.
-
-        Queries and keys are rotated by `code` [T or 1, 1, P, 2], then normalised.
-        """
-        keys, inward, _ = weights
-        normalised_TH = ops.rms_norm(x_TH, self.gain, self.epsilon)
-        routing = self.projections.route(normalised_TH, keys)
-        projected = self.projections.project(normalised_TH, routing, inward)  # [T, (N + 2M) K]
-        heads = (self.heads, self.key_value_heads)
-        query_TNK, key_TMK, value_TMK = ops.split_heads(
-            projected, self.query_gain, self.key_gain, heads, self.epsilon, code
-        )
-        return query_TNK, key_TMK, value_TMK, routing
-
-    def project_out(self, attended_TNK: Tensor, weights: Weights, routing: Routing) -> Tensor:
-        """Project the attended values to the output [T, H]."""
-        _, _, outward = weights
-        return self.projections.project(attended_TNK.flatten(1), routing, outward)
-
-
-class SequenceAttention(_ProjectedAttention):
-    """SA: attend causally along the sequence (Eq. 1, section 3.3).
-
-    Each of the M key/value heads serves a group of N / M query heads.
-    """
-
-    def __init__(self, config: DreamerConfig) -> None:
-        super().__init__(config, config.query_heads, config.key_value_heads, config.head_size)
-
-    def seen(self, context: Context, history: History) -> tuple[Tensor, Memory, History]:
-        """Return the code of the positions, and the memory of this depth."""
-        return context.position_code, context.memory, ()
-
-    def attend(
-        self, query_TNK: Tensor, key_TMK: Tensor, value_TMK: Tensor, context: Context, _: History
-    ) -> Attended:
-        """Attend between the projections: the output is [T, N, K]."""
-        key_BCMK, value_BCMK, visible = context.memory.recall(context.depth, key_TMK, value_TMK)
-        return Attended(ops.attend_sequence(query_TNK, key_BCMK, value_BCMK, visible))
-
-
-class DepthAttention(_ProjectedAttention):
-    """DA: attend along each token's own depths up to the current one (section 3.4, Algorithm 1)."""
-
-    def __init__(self, config: DreamerConfig) -> None:
-        super().__init__(
-            config, config.depth_heads, config.depth_key_value_heads, config.depth_head_size
-        )
-        self.window = config.depth_window
-
-    def visible(self, history: History) -> History:
-        """Keep the latest earlier depths that lie within the window, the current one included."""
-        if not self.window:
-            return history
-        return history[max(0, len(history) + 1 - self.window) :]
-
-    def seen(self, context: Context, history: History) -> tuple[Tensor, None, History]:
-        """Return the code of the depth, and the keys and values of the visible earlier depths."""
-        return context.depth_code, None, self.visible(history)
-
-    def attend(
-        self,
-        query_TNK: Tensor,
-        key_TMK: Tensor,
-        value_TMK: Tensor,
-        context: Context,
-        history: History,
-    ) -> Attended:
-        """Attend between the projections: the output is [T, N, K]."""
-        history = (*self.visible(history), (key_TMK, value_TMK))  # the current depth included
-        keys, values = zip(*history, strict=True)
-        attended_TNK, scores = ops.attend_depth(query_TNK, keys, values)
-        return Attended(attended_TNK, history=history, scores=scores)
-
 
 ATTENTIONS: dict[str, type[nn.Module]] = {
     "sequence": SequenceAttention,
@@ -470,9 +61,6 @@ ATTENTIONS: dict[str, type[nn.Module]] = {
 }
 """Another dimension is another class here, and its name in `dreamer_config.MIXTURES`
 (docs/model.md)."""
-
-
-# The network
 
 
 class Block(nn.Module):
@@ -488,16 +76,25 @@ class Block(nn.Module):
     def __init__(self, config: DreamerConfig) -> None:
         super().__init__()
         self.order = config.order
+        self.recurrent = config.recurrent
+        kinds = ATTENTIONS
+        if config.expert_pool:
+            kinds = {**ATTENTIONS, "experts": PooledExpertAttention}
         self.attentions = nn.ModuleDict(
-            {name: ATTENTIONS[name](config) for group in self.order for name in group}
+            {name: kinds[name](config) for group in self.order for name in group}
         )
 
     def prepare(
-        self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int
+        self,
+        dtype: torch.dtype,
+        code_LP: Tensor | None,
+        tokens: int,
+        pool: Iterator[tuple[Weights, ...]] | None = None,
     ) -> Iterator[dict[str, Weights]]:
         """Prepare what each attention needs at each depth, for any batch of `tokens` tokens.
 
-        Without a code there is one entry. The entry of a depth is made only when that depth runs.
+        `pool` is what `ExpertPool.prepare` gives, of which each depth takes the next entry. Without
+        a code there is one entry. The entry of a depth is made only when that depth runs.
         Autograd goes through newer nodes first, so what was made for some depths alone (the taps of
         a group of depths) is done and freed before the depths below.
         """
@@ -506,7 +103,10 @@ class Block(nn.Module):
             for name, attention in self.attentions.items()
         }
         for of_depth in zip(*by_name.values(), strict=True):
-            yield dict(zip(by_name, of_depth, strict=True))
+            weights = dict(zip(by_name, of_depth, strict=True))
+            if pool is not None:
+                weights["experts"] = (*weights["experts"], *next(pool))
+            yield weights
 
     def forward(
         self,
@@ -527,7 +127,7 @@ class Block(nn.Module):
 
 
 class Dreamer(DreamerNetwork):
-    """Compute LA, DR or DR+DA, as configured: `Dreamer(config)(tokens[B, S]) -> logits [B, S, V]`.
+    """Compute LA, DR, DR+DA or a form of them: `Dreamer(config)(tokens[B, S]) -> logits [B, S, V]`.
 
     `dtype` is that of the matrix products, by default the parameters' own. Parameters in float32
     with products in bfloat16 are cast once per forward, so the gradients of one forward add up over
@@ -540,7 +140,8 @@ class Dreamer(DreamerNetwork):
         self.config = config
         self.dtype = dtype
         self.embedding = nn.Parameter(torch.empty(config.vocabulary_size, config.hidden_size))
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(Block(of_layer) for of_layer in _of_layers(config))
+        self.pool = ExpertPool(config) if config.expert_pool else None
         self.gain = nn.Parameter(torch.empty(config.hidden_size))
         self.head = nn.Parameter(torch.empty(config.vocabulary_size, config.hidden_size))
         if not self.embedding.is_meta:  # no values to set, and torch takes seconds to find that out
@@ -592,19 +193,13 @@ class Dreamer(DreamerNetwork):
         counted = self.training and isinstance(memory, Documents)  # for the experts' balance
         real_T = memory.real if counted else None
         position_codes, depth_codes, routing_codes = self._codes(memory.positions, L, dtype)
-        # L entries: of the one block at each depth, or of each layer's block once
-        prepared = (
-            weights
-            for block in self.blocks
-            for weights in block.prepare(dtype, routing_codes, tokens_BS.numel())
-        )
+        passes = self._passes(L, dtype, routing_codes, tokens_BS.numel())
 
         x_TH = F.embedding(tokens_BS.flatten(), self.embedding).to(dtype)
-        if self.config.recurrent:
-            x_TH = self.norm(x_TH)
         histories: dict[str, History] = {}  # of depth attention: keys and values of earlier depths
-        for index, weights in zip(range(L), prepared, strict=True):
-            block = self.blocks[0 if self.config.recurrent else index]
+        for index, (block, weights) in zip(range(L), passes, strict=True):
+            if block.recurrent and index == self.config.prelude:  # before its first iteration
+                x_TH = self.norm(x_TH)
             context = Context(index, position_codes, depth_codes[index], memory)
             x_TH, attended = self.layer(block, x_TH, weights, context, histories)
             histories = {name: result.history for name, result in attended.items()}
@@ -613,9 +208,25 @@ class Dreamer(DreamerNetwork):
                     block.attentions[name].router.count(result.ids, real_T)
                 if observer is not None:
                     observer(index, name, result)
-        hidden_TH = x_TH if self.config.recurrent else self.norm(x_TH)
+        hidden_TH = x_TH if block.recurrent else self.norm(x_TH)
         hidden_BSH = hidden_TH.view(*tokens_BS.shape, -1)
         return hidden_BSH if return_hidden else self.logits(hidden_BSH)
+
+    def _passes(
+        self, depth: int, dtype: torch.dtype, routing_codes_LP: Tensor | None, tokens: int
+    ) -> Iterator[tuple[Block, dict[str, Weights]]]:
+        """Yield, for each depth, its block and what this has prepared.
+
+        The recurrent block comes at each depth between prelude and coda, every other block once.
+        """
+        pool = self.pool.prepare(dtype, depth, tokens) if self.pool else None
+        for block in self.blocks:
+            codes_LP = None
+            if block.recurrent:
+                assert routing_codes_LP is not None, "a recurrent model has routing codes"
+                codes_LP = routing_codes_LP[self.config.prelude : depth - self.config.coda]
+            for weights in block.prepare(dtype, codes_LP, tokens, pool):
+                yield block, weights
 
     def layer(
         self,
@@ -628,7 +239,7 @@ class Dreamer(DreamerNetwork):
         """Run one depth: x_{l+1} = Norm(y_l) where one block is iterated (section 3.7), else
         y_l."""
         y_TH, attended = block(x_TH, weights, context, histories)
-        if self.config.recurrent:
+        if block.recurrent:
             y_TH = self.norm(y_TH)
         return y_TH, attended
 
@@ -672,8 +283,11 @@ class Dreamer(DreamerNetwork):
                 f"depth is {depth!r}, but a layered model has weights for exactly"
                 f" {self.config.depth} layers; only a recurrent model runs at another depth"
             )
-        if type(depth) is not int or depth < 1:
-            raise InputError(f"depth is {depth!r}, but it must be a whole number of at least 1")
+        least = self.config.plain_layers + 1 if self.config.recurrent else 1
+        if type(depth) is not int or depth < least:
+            raise InputError(
+                f"depth is {depth!r}, but it must be a whole number of at least {least}"
+            )
         return depth
 
     def routers(self) -> dict[str, Router]:
@@ -689,7 +303,7 @@ class Dreamer(DreamerNetwork):
         vectors = [self.embedding, self.head, *(router.keys for router in self.routers().values())]
         groups: list[dict[str, Any]] = [{"params": vectors, "optimizer": "adamw"}]
         for module in self.modules():
-            if isinstance(module, (ExpertAttention, _ProjectedAttention)):
+            if isinstance(module, (SwiGLUExperts, ProjectedAttention)):
                 groups.append({"params": module.fused(), "parts": module.parts(), "axis": -1})
         grouped = {id(parameter) for group in groups for parameter in group["params"]}
         others = [parameter for parameter in self.parameters() if id(parameter) not in grouped]
@@ -704,10 +318,17 @@ class Dreamer(DreamerNetwork):
     def update_balance(self) -> None:
         """Move every router's bias (Eq. 3).
 
-        Once per optimiser step, on the counts of all its forward passes and ranks.
+        Once per optimiser step, on the counts of all its forward passes and ranks. The routers of a
+        pool move by the sum of their counts: the pool is balanced, not each layer's choice in it.
         """
+        pooled = [
+            attention.router
+            for attention in self.modules()
+            if isinstance(attention, PooledExpertAttention)
+        ]
+        counts_E = sum(router.counts for router in pooled)
         for router in self.routers().values():
-            router.update_balance()
+            router.update_balance(counts_E if router in pooled else None)
 
     def merged(self) -> Dreamer:
         """Fold the shared experts into the routable ones, for inference: W_e + W_shared (Eq. 8).
@@ -725,6 +346,17 @@ class Dreamer(DreamerNetwork):
             state[routable] = state[routable] + weights
         model.load_state_dict(state, assign=True)
         return model.train(self.training)
+
+
+def _of_layers(config: DreamerConfig) -> list[DreamerConfig]:
+    """Describe each layer that has weights of its own, in the order in which they are first used.
+
+    The layers of prelude and coda are those of LA.
+    """
+    if not config.recurrent:
+        return [config] * config.depth
+    plain = dataclasses.replace(config, recurrent=False, prelude=0, coda=0)
+    return [*[plain] * config.prelude, config, *[plain] * config.coda]
 
 
 def _check_shapes(
@@ -746,3 +378,24 @@ def _check_shapes(
                 f"{name} have shape {list(tensor.shape)}, but it must be the shape of the tokens,"
                 f" {list(tokens.shape)}"
             )
+
+
+__all__ = [
+    "ATTENTIONS",
+    "Block",
+    "Context",
+    "DepthAttention",
+    "Dreamer",
+    "ExpertAttention",
+    "ExpertPool",
+    "History",
+    "Memory",
+    "Observer",
+    "PooledExpertAttention",
+    "Router",
+    "SequenceAttention",
+    "Weights",
+    "balance_step",
+    "depth_code",
+    "position_code",
+]

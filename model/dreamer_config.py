@@ -11,6 +11,7 @@ from dreamer_study.pipeline.settings import checked
 
 LARGEST = 2**31 - 1  # of any size: beyond every machine, and within every type of number
 Size = Annotated[int, Field(ge=1, le=LARGEST)]
+Count = Annotated[int, Field(ge=0, le=LARGEST)]
 Even = Annotated[Size, Field(multiple_of=2)]  # positions rotate pairs
 Fourfold = Annotated[Size, Field(multiple_of=4)]  # one half of the rotated pairs turns backwards
 Base = Annotated[float, Field(gt=1, le=LARGEST)]
@@ -21,6 +22,9 @@ MIXTURES: dict[str, tuple[tuple[str, ...], ...]] = {
     "partial": (("depth", "sequence"), ("experts",)),
     "parallel": (("depth", "sequence", "experts"),),
 }
+# Fields that came later: a model that leaves them at their defaults is described, and its runs are
+# named, as before there were these fields.
+LATER = ("prelude", "coda", "expert_pool")
 
 
 @checked("model configuration")
@@ -82,6 +86,12 @@ class DreamerConfig:
     """Step by which the biases that balance the attention mixtures change."""
     norm_epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-6
     """What every RMSNorm adds to the mean square."""
+    prelude: Count = 0
+    """Layers of their own before the recurrent layer; `depth` counts them."""
+    coda: Count = 0
+    """Layers of their own after the recurrent layer; `depth` counts them."""
+    expert_pool: bool = False
+    """One pool of experts for all layers; attention and router are each layer's own (UniPool)."""
 
     @model_validator(mode="after")
     def _fits(self) -> DreamerConfig:
@@ -106,6 +116,26 @@ class DreamerConfig:
             )
         return self
 
+    @model_validator(mode="after")
+    def _has_a_form(self) -> DreamerConfig:
+        own = self.prelude + self.coda
+        for name in ("prelude", "coda"):
+            if getattr(self, name) and not self.recurrent:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}, but only a recurrent model has one"
+                )
+        if own and own >= self.depth:
+            raise ValueError(
+                f"prelude and coda are {self.prelude} and {self.coda}, but together they must be"
+                f" less than depth ({self.depth})"
+            )
+        if self.expert_pool and self.layers == 1 and self.recurrent:
+            raise ValueError(
+                "expert_pool is True, but a recurrent model without prelude and coda has one pool"
+                " of experts already"
+            )
+        return self
+
     @property
     def variant(self) -> str:
         """The name used in results: 'LA', 'DR', 'DR+DA' (or 'LA+DA')."""
@@ -113,14 +143,29 @@ class DreamerConfig:
         return f"{name}+DA" if self.depth_attention else name
 
     @property
+    def plain_layers(self) -> int:
+        """How many layers are those of LA: all, or prelude and coda."""
+        return self.prelude + self.coda if self.recurrent else self.depth
+
+    @property
     def layers(self) -> int:
-        """How many layers hold weights of their own."""
-        return 1 if self.recurrent else self.depth
+        """How many layers hold weights of their own, the recurrent one included."""
+        return self.plain_layers + self.recurrent
+
+    @property
+    def iterations(self) -> int:
+        """How often the recurrent layer is applied; 0 in a layered model."""
+        return self.depth - self.plain_layers
+
+    @property
+    def pools(self) -> int:
+        """How many sets of experts there are: one for each layer, or one for all."""
+        return 1 if self.expert_pool else self.layers
 
     @property
     def attention_experts(self) -> int:
         """Experts in each bank of projections (Table 3); 0 where projections are plain."""
-        return self.depth if self.recurrent else 0
+        return self.iterations
 
     @property
     def order(self) -> tuple[tuple[str, ...], ...]:
@@ -138,12 +183,20 @@ class DreamerConfig:
     def other_depths(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
         """Return which of the wanted depths a trained model can run at besides its own.
 
-        All of them if the model is recurrent, else none.
+        If the model is recurrent all that leave its recurrent layer a pass or more, else none.
         """
         if not self.recurrent:
             return ()
-        return tuple(depth for depth in wanted if depth != self.depth)
+        least = self.plain_layers + 1
+        return tuple(depth for depth in wanted if depth != self.depth and depth >= least)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values by field name, for JSON."""
-        return dataclasses.asdict(self)
+        """Return plain values by field name, for JSON.
+
+        Fields that came `LATER` are there where they differ from their defaults.
+        """
+        values = dataclasses.asdict(self)
+        for field in dataclasses.fields(self):
+            if field.name in LATER and values[field.name] == field.default:
+                del values[field.name]
+        return values

@@ -34,7 +34,7 @@ def match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int = 1024
     FLOPs are those per token over a generation of `length` tokens. Raises InputError, with the
     reason, where no size comes near.
     """
-    experts = baseline.experts * baseline.layers // variant.layers  # as many in all
+    experts = baseline.experts * baseline.pools // variant.pools  # as many in all
     start = dataclasses.replace(variant, experts=max(experts, variant.active_experts))
     return match_costs(
         start, flops_per_token(baseline, length), parameters(baseline), length=length

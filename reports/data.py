@@ -134,9 +134,9 @@ QUERIES = {
     "gini_at_end": "from internal.gini_at_end where study_id = ?",
     "concentration": "from internal.expert_concentration where study_id = ?",
     "selections": (
-        "select variant, model_depth, depth, expert, selections from internal.latest_expert_ranks"
-        " where study_id = ? and depth is not null and run_id in (select run_id from"
-        " internal.expert_runs where recurrent)"
+        "select ranks.variant, model_depth, ranks.depth, expert, selections from"
+        " internal.latest_expert_ranks as ranks join internal.expert_runs using (study_id, run_id)"
+        " where study_id = ? and ranks.depth between shared_from and shared_to"
     ),
     "diversity": (
         "select depth_of_model as model_depth, * from internal.expert_diversity where study_id = ?"

@@ -263,7 +263,7 @@ def _by_formula(sizing: Sizing) -> Answer:
     target = sizing.target
     if target:
         # As many experts in all as the layers of a layered model have.
-        experts = max(config.experts * config.depth // config.layers, config.active_experts)
+        experts = max(config.experts * config.depth // config.pools, config.active_experts)
         start = dataclasses.replace(config, experts=experts)
         config = match_costs(start, target.flops_per_token, target.parameters, length=sizing.length)
     return config, resources(config, sizing.length)

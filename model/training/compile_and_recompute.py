@@ -23,15 +23,15 @@ from dreamer_study.model.dreamer import (
     Context,
     DepthAttention,
     Dreamer,
-    ExpertAttention,
     History,
     SequenceAttention,
     Weights,
 )
+from dreamer_study.model.layers.experts import RoutedExperts
 from dreamer_study.model.ops import Attended, Routing
 from dreamer_study.model.ops.gpu import compile_for_many_shapes, on_gpu
 
-KNOWN = (SequenceAttention, DepthAttention, ExpertAttention)
+KNOWN = (SequenceAttention, DepthAttention, RoutedExperts)
 
 
 def recompute_activations(model: Network) -> None:
@@ -195,7 +195,7 @@ def _begin(
     begun: Begun = {}
     for name in block.order[number]:
         attention = block.attentions[name]
-        if not isinstance(attention, ExpertAttention):
+        if not isinstance(attention, RoutedExperts):
             begun[name] = attention.project_in(x, weights[name], codes[name])
     return begun
 

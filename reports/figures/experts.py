@@ -22,10 +22,10 @@ def selections(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
     """Draw P(depth | expert): how the selections of each expert (x) spread over the depths (y).
 
     A panel for each model. `counts` has the rows of `StudyData.selections`. None without selections
-    of a recurrent model.
+    of a model whose depths share experts.
     """
     panels = []
-    for title, keys, used, order in _recurrent_models(counts, styles):
+    for title, keys, used, order in _sharing_models(counts, styles):
         shares = (used / used.sum()).to_numpy()[:, order]  # [depth, expert]
         extremes = (
             f"at its strongest depth the most specialised has {percent(shares[:, 0].max(), 0)} of"
@@ -41,8 +41,8 @@ def selections(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
         "Every column is an expert, and its colours how its selections spread over the depths:"
         " P(depth | expert), as in the paper’s Figure 5. Experts are sorted by the number of depths"
         " that have nine tenths of their selections, those with equal numbers by a depth drawn from"
-        " their selections. Layered models are not shown: each of their experts belongs to one"
-        " depth.",
+        " their selections. Layers with experts of their own are not shown: each of these experts"
+        " belongs to one depth.",
         panels,
         wide=True,
         each_finding=True,
@@ -53,10 +53,10 @@ def experts_of_depths(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figu
     """Draw P(expert | depth): how the selections of each depth (y) spread over the experts (x).
 
     A panel for each model. Rows and order of the experts are those of `selections`. None without
-    selections of a recurrent model.
+    selections of a model whose depths share experts.
     """
     panels = []
-    for title, keys, used, order in _recurrent_models(counts, styles):
+    for title, keys, used, order in _sharing_models(counts, styles):
         totals = used.sum(axis=1).clip(lower=1)
         shares = used.div(totals, axis=0).to_numpy()[:, order]  # [depth, expert]
         depth = used.index[shares.max(axis=1).argmax()]
@@ -79,7 +79,7 @@ def experts_of_depths(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figu
     )
 
 
-def _recurrent_models(
+def _sharing_models(
     counts: pd.DataFrame, styles: Mapping[str, Style]
 ) -> list[tuple[str, dict[str, Any], pd.DataFrame, np.ndarray]]:
     """Return title, keys, selections [depth, expert], and order of the experts, of each model.

@@ -16,13 +16,28 @@ from dreamer_study.reports.text.numbers import NOTHING, tokens
 Configuration = Mapping[str, Any]
 Styles = Mapping[str, Style]
 
+
+def _own_layers(configuration: Configuration) -> int:
+    """Count the layers before and after an iterated one."""
+    return configuration.get("prelude", 0) + configuration.get("coda", 0)
+
+
+def _iterations(configuration: Configuration) -> int | None:
+    """Count how often the iterated layer is used; None where the depth is not known."""
+    depth = configuration.get("depth")
+    return None if depth is None else depth - _own_layers(configuration)
+
+
 # Where a hyperparameter is read: a field of the configuration; a field and the switch without which
 # that field means nothing; or a function of the configuration.
 Value = str | tuple[str, str] | Callable[[Configuration], Any]
 OF_MODELS: dict[str, Value] = {
     "Class, or type": "module",
-    "Layers": lambda c: 1 if c.get("recurrent") else c.get("depth"),
-    "Iterations of a layer": lambda c: c.get("depth") if c.get("recurrent", True) else 1,
+    "Layers": lambda c: 1 + _own_layers(c) if c.get("recurrent") else c.get("depth"),
+    "Iterations of a layer": lambda c: _iterations(c) if c.get("recurrent", True) else 1,
+    "Layers before the iterated one": "prelude",
+    "Layers after the iterated one": "coda",
+    "EA: one pool of experts for all layers": lambda c: "yes" if c.get("expert_pool") else None,
     "EA: intermediate size of an expert": "expert_size",
     "EA: experts": "experts",
     "EA: active experts": "active_experts",
@@ -40,7 +55,9 @@ OF_MODELS: dict[str, Value] = {
         (c.get("depth_window") or c["depth"]) if c.get("depth_attention") else None
     ),
     "DA: RoPE base": ("depth_rope_base", "depth_attention"),
-    "SA and DA: experts of the projections": ("depth", "recurrent"),
+    "SA and DA: experts of the projections": lambda c: (
+        _iterations(c) if c.get("recurrent") else None
+    ),
     "SA and DA: rate of the bias": ("attention_bias_rate", "recurrent"),
     "Mixture": ("mixture", "recurrent"),
     "Hidden size": "hidden_size",

@@ -55,7 +55,13 @@ def architecture_in_words(config: Any) -> str:
     values = json_object(config)
     if "recurrent" not in values:
         return values.get("module", "")
-    if values["recurrent"]:
+    prelude = values.get("prelude", 0)
+    coda = values.get("coda", 0)
+    if values["recurrent"] and (prelude or coda):
+        text = (
+            f"one layer used {_iterations(values)} times, between {prelude} and {coda} of their own"
+        )
+    elif values["recurrent"]:
         text = "one layer used at every depth"
     elif values.get("depth") == 1:
         text = "a single layer"
@@ -63,7 +69,15 @@ def architecture_in_words(config: Any) -> str:
         text = "a layer of its own for each depth"
     if values.get("depth_attention"):
         text += ", attention over depths"
+    if values.get("expert_pool"):
+        text += ", one pool of experts for all layers"
     return text
+
+
+def _iterations(values: Mapping[str, Any]) -> Any:
+    """Count how often a recurrent layer is used, by the fields of its configuration."""
+    depth = values.get("depth")
+    return NOTHING if depth is None else depth - values.get("prelude", 0) - values.get("coda", 0)
 
 
 def layers_of(config: Any) -> str:
@@ -72,6 +86,9 @@ def layers_of(config: Any) -> str:
     depth = values.get("depth")
     if depth is None:
         return NOTHING
+    own = values.get("prelude", 0) + values.get("coda", 0)
+    if values.get("recurrent") and own:
+        return f"{own}, and 1 used {depth - own} times"
     if values.get("recurrent"):
         return f"1, used {depth} times"
     return str(depth)

@@ -74,9 +74,9 @@ def test_parameters_are_those_of_the_network(config):
     assert parameters(config) == sum(parameter.numel() for parameter in model.parameters())
     parts = parameters_by_component(config)
     assert parts["embedding"] == model.embedding.numel()
+    held = [model.pool] if model.pool else [block.attentions["experts"] for block in model.blocks]
     assert parts["experts"] == sum(
-        block.attentions["experts"].inward.numel() + block.attentions["experts"].outward.numel()
-        for block in model.blocks
+        experts.inward.numel() + experts.outward.numel() for experts in held
     )
     assert parts["norms"] == sum(
         parameter.numel() for parameter in model.parameters() if parameter.ndim < 2

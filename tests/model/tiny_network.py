@@ -36,7 +36,17 @@ LA, LA_DA, DR, DR_DA = (
     for recurrent in (False, True)
     for depth_attention in (False, True)
 )
-VARIANTS = [pytest.param(config, id=config.variant) for config in (LA, LA_DA, DR, DR_DA)]
+AROUND = {"depth": 5, "prelude": 1, "coda": 2}  # two iterations between own layers
+FORMS = {
+    "DR+own": dataclasses.replace(DR, **AROUND),
+    "DR+DA+own": dataclasses.replace(DR_DA, **AROUND),
+    "LA+pool": dataclasses.replace(LA, expert_pool=True),
+    "DR+DA+own+pool": dataclasses.replace(DR_DA, **AROUND, expert_pool=True),
+}
+VARIANTS = [
+    *(pytest.param(config, id=config.variant) for config in (LA, LA_DA, DR, DR_DA)),
+    *(pytest.param(config, id=name) for name, config in FORMS.items()),
+]
 
 
 def build(config: DreamerConfig, dtype: torch.dtype = torch.float64) -> Dreamer:

@@ -27,6 +27,9 @@ SIZES = {
     "expert_bias_rate": 1e-3,  # of training
     "attention_bias_rate": 1e-2,  # of training
     "norm_epsilon": 1e-6,
+    "prelude": 0,  # layers of their own before the recurrent one
+    "coda": 0,  # layers of their own after it
+    "expert_pool": False,  # whether all layers share one pool of experts
 }
 
 

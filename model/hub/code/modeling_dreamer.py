@@ -10,6 +10,9 @@ block runs at all depths (recurrent), or each depth has a block of its own (laye
     x_{l+1} = Norm(y_l)                          x_{l+1} = y_l
     logits = x_{L+1} W_head^T                    logits = Norm(x_{L+1}) W_head^T
 
+A recurrent model may have layers of their own around its block (prelude and coda: those of the
+layered form), and layers may share one pool of experts.
+
 Written to be read, not for speed. Names of tensors end in their axes: B batch, S sequence, T = B*S
 tokens, L depth, H hidden, N query heads, M key/value heads, K head size, E experts, A active
 experts, F expert size, R routing size, I and O inputs and outputs of a projection, V vocabulary, P
@@ -73,6 +76,7 @@ class Context(NamedTuple):
     positions: Tensor  # [T, 1, P, 2]
     depth: Tensor  # of this depth, for the heads of depth attention, [P, 2]
     routing: Tensor | None  # of this depth, for routing, [P, 2]; None: layers of their own weights
+    pool: nn.Module | None  # the experts of all layers; None: each layer has its own
 
 
 class Router(nn.Module):
@@ -105,29 +109,42 @@ class Router(nn.Module):
         return ids_TA, scores_TA
 
 
-class ExpertAttention(nn.Module):
-    """EA: the chosen SwiGLU experts of each token, weighted by their scores."""
+class ExpertPool(nn.Module):
+    """The matrices of SwiGLU experts."""
 
     def __init__(self, config):
         super().__init__()
-        E = config.experts
-        H = config.hidden_size
-        F = config.expert_size
-        self.epsilon = config.norm_epsilon
-        self.gain = nn.Parameter(torch.empty(H))
-        self.router = Router(config, E, config.active_experts, normalised=True)
+        E, H, F = config.experts, config.hidden_size, config.expert_size
         self.inward = nn.Parameter(torch.empty(E, H, 2 * F))  # gate and up side by side
         self.outward = nn.Parameter(torch.empty(E, F, H))  # down
 
+
+class ExpertAttention(nn.Module):
+    """EA: the chosen SwiGLU experts of each token, weighted by their scores.
+
+    The experts are the layer's own, or those of the pool in the context.
+    """
+
+    def __init__(self, config, recurrent):
+        super().__init__()
+        self.epsilon = config.norm_epsilon
+        self.gain = nn.Parameter(torch.empty(config.hidden_size))
+        self.router = Router(config, config.experts, config.active_experts, normalised=True)
+        if not config.expert_pool:
+            own = ExpertPool(config)
+            self.inward = own.inward
+            self.outward = own.outward
+
     def forward(self, x_TH, context, earlier):
         """Return the output [T, H]; experts remember nothing."""
+        experts = context.pool or self
         x_TH = rms_norm(x_TH, self.gain, self.epsilon)
         ids_TA, scores_TA = self.router(x_TH, context.routing)
         output_TH = torch.zeros_like(x_TH)
         for expert in ids_TA.unique().tolist():
             tokens, places = (ids_TA == expert).nonzero(as_tuple=True)
-            gate, up = (x_TH[tokens] @ self.inward[expert]).chunk(2, dim=-1)
-            down = (F.silu(gate) * up) @ self.outward[expert]
+            gate, up = (x_TH[tokens] @ experts.inward[expert]).chunk(2, dim=-1)
+            down = (F.silu(gate) * up) @ experts.outward[expert]
             scores = scores_TA[tokens, places, None].to(down.dtype)
             output_TH = output_TH.index_add(0, tokens, scores * down)
         return output_TH, ()
@@ -149,11 +166,14 @@ class PlainProjections(nn.Module):
 
 
 class MixedProjections(nn.Module):
-    """Project by mixtures of `depth` matrices, of which each token uses one, and a shared one."""
+    """Project by mixtures of matrices, of which each token uses one, and a shared one.
+
+    There are as many as the block has iterations.
+    """
 
     def __init__(self, config, outputs, inputs):
         super().__init__()
-        E, H = config.depth, config.hidden_size
+        E, H = config.depth - config.prelude - config.coda, config.hidden_size
         self.router = Router(config, E, 1, normalised=False)
         self.inward = nn.Parameter(torch.empty(E, H, outputs))
         self.outward = nn.Parameter(torch.empty(E, inputs, H))
@@ -179,14 +199,14 @@ class MixedProjections(nn.Module):
 class ProjectedAttention(nn.Module):
     """What SA and DA have in common: projections to queries, keys and values, and back."""
 
-    def __init__(self, config, heads, key_value_heads, head_size):
+    def __init__(self, config, recurrent, heads, key_value_heads, head_size):
         super().__init__()
         self.heads = (heads, key_value_heads)
         self.epsilon = config.norm_epsilon
         self.gain = nn.Parameter(torch.empty(config.hidden_size))
         self.query_gain = nn.Parameter(torch.empty(head_size))
         self.key_gain = nn.Parameter(torch.empty(head_size))
-        projections = MixedProjections if config.recurrent else PlainProjections
+        projections = MixedProjections if recurrent else PlainProjections
         self.projections = projections(
             config, outputs=(heads + 2 * key_value_heads) * head_size, inputs=heads * head_size
         )
@@ -210,8 +230,10 @@ class ProjectedAttention(nn.Module):
 class SequenceAttention(ProjectedAttention):
     """SA: attend causally along the sequence."""
 
-    def __init__(self, config):
-        super().__init__(config, config.query_heads, config.key_value_heads, config.head_size)
+    def __init__(self, config, recurrent):
+        super().__init__(
+            config, recurrent, config.query_heads, config.key_value_heads, config.head_size
+        )
 
     def code(self, context):
         """Return the rotary code of the positions."""
@@ -232,9 +254,13 @@ class SequenceAttention(ProjectedAttention):
 class DepthAttention(ProjectedAttention):
     """DA: attend along each token's own depths up to the current one."""
 
-    def __init__(self, config):
+    def __init__(self, config, recurrent):
         super().__init__(
-            config, config.depth_heads, config.depth_key_value_heads, config.depth_head_size
+            config,
+            recurrent,
+            config.depth_heads,
+            config.depth_key_value_heads,
+            config.depth_head_size,
         )
         self.window = config.depth_window
 
@@ -268,14 +294,16 @@ ATTENTIONS = {
 class Block(nn.Module):
     """Compute one layer: add each group of attentions to the residual stream."""
 
-    def __init__(self, config):
+    def __init__(self, config, recurrent):
         super().__init__()
         self.order = [
             [name for name in group if name != "depth" or config.depth_attention]
             for group in MIXTURES[config.mixture]
         ]
         names = [name for group in self.order for name in group]
-        self.attentions = nn.ModuleDict({name: ATTENTIONS[name](config) for name in names})
+        self.attentions = nn.ModuleDict(
+            {name: ATTENTIONS[name](config, recurrent) for name in names}
+        )
 
     def forward(self, x_TH, context, histories):
         """Return the stream [T, H], and by attention what later depths are given."""
@@ -296,12 +324,21 @@ class Dreamer(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.config = config
-        layers = 1 if config.recurrent else config.depth
         self.embedding = nn.Parameter(torch.empty(config.vocabulary_size, config.hidden_size))
-        self.blocks = nn.ModuleList(Block(config) for _ in range(layers))
+        self.blocks = nn.ModuleList()
+        for depth in range(config.depth):
+            recurrent = self.is_recurrent(depth)
+            if not recurrent or depth == config.prelude:
+                self.blocks.append(Block(config, recurrent))
+        self.pool = ExpertPool(config) if config.expert_pool else None
         self.gain = nn.Parameter(torch.empty(config.hidden_size))
         self.head = nn.Parameter(torch.empty(config.vocabulary_size, config.hidden_size))
         self.reset_parameters()
+
+    def is_recurrent(self, depth):
+        """Tell whether the recurrent block runs at a depth, counted from 0."""
+        config = self.config
+        return config.recurrent and config.prelude <= depth < config.depth - config.coda
 
     @torch.no_grad()
     def reset_parameters(self):
@@ -330,17 +367,20 @@ class Dreamer(nn.Module):
         of_positions = of_positions[:, None].to(x_TH.device, wide)
         of_heads = of_heads.to(x_TH.device, wide)
         of_routing = of_routing.to(x_TH.device, wide)
-        if config.recurrent:
-            x_TH = self.norm(x_TH)
         histories = {}  # what the attentions keep of earlier depths
+        blocks = iter(self.blocks)
         for depth in range(config.depth):
-            block = self.blocks[0 if config.recurrent else depth]
-            code_of_routing = of_routing[depth] if config.recurrent else None
-            context = Context(rows, of_positions, of_heads[depth], code_of_routing)
-            x_TH, histories = block(x_TH, context, histories)
-            if config.recurrent:
+            recurrent = self.is_recurrent(depth)
+            if recurrent and depth == config.prelude:
                 x_TH = self.norm(x_TH)
-        if not config.recurrent:
+            if not recurrent or depth == config.prelude:
+                block = next(blocks)
+            code_of_routing = of_routing[depth] if recurrent else None
+            context = Context(rows, of_positions, of_heads[depth], code_of_routing, self.pool)
+            x_TH, histories = block(x_TH, context, histories)
+            if recurrent:
+                x_TH = self.norm(x_TH)
+        if not recurrent:
             x_TH = self.norm(x_TH)
         return (x_TH @ self.head.T).view(rows, length, -1)
 

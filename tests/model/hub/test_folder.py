@@ -23,7 +23,7 @@ from dreamer_study.model.evaluation.tokenizer import load_tokenizer
 from dreamer_study.model.hub.folder import write_folder
 from dreamer_study.model.module_config import ModuleConfig
 from dreamer_study.pipeline.errors import InputError
-from tests.model.tiny_network import DR_DA, LA, VARIANTS, build
+from tests.model.tiny_network import DR_DA, FORMS, LA, VARIANTS, build
 
 pytest.importorskip("transformers")
 
@@ -185,7 +185,7 @@ def test_the_exported_network_computes_the_mathematics_of_dreamer(config, change
 
     config = dataclasses.replace(config, **changes)
     model = build(config).eval()
-    assert type(config)().to_dict() == SIZES, "names and defaults are the same"
+    assert dataclasses.asdict(type(config)()) == SIZES, "names and defaults are the same"
     exported = Dreamer(DreamerConfig(**config.to_dict())).double()
     unexpected = exported.load_state_dict(model.state_dict(), strict=False)
     assert not unexpected.missing_keys
@@ -196,7 +196,9 @@ def test_the_exported_network_computes_the_mathematics_of_dreamer(config, change
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", [LA, DR_DA], ids=["LA", "DR+DA"])
+@pytest.mark.parametrize(
+    "config", [LA, DR_DA, FORMS["DR+DA+own+pool"]], ids=["LA", "DR+DA", "DR+DA+own+pool"]
+)
 def test_an_exported_dreamer_loads_without_this_project(config, tmp_path: Path) -> None:
     check_alone(build(config, torch.float32), tmp_path)
 

@@ -190,7 +190,8 @@ def test_of_dreamer_all_but_words_vectors_and_routing_keys_are_matrices(config):
         assert sum(parts) == trained[name].parameter.shape[-1]
         heads = "attentions.sequence" in name or "attentions.depth" in name
         assert len(parts) == (3 if heads else 2), name
-    assert any("experts.inward" in name for name in fused)
+    of_experts = "pool.inward" if config.expert_pool else "experts.inward"
+    assert any(of_experts in name for name in fused)
     assert muon_share(trained.values()) > 0.7
     decayed = {each.name for each in trained.values() if each.weight_decay}
     assert decayed == {name for name, each in model.named_parameters() if each.ndim >= 2}

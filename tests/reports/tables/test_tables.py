@@ -210,6 +210,26 @@ def test_equal_values_stand_once_and_others_under_their_model() -> None:
     assert "DA: query heads" not in rows, "no model has depth attention"
 
 
+def test_a_form_has_its_layers_and_iterations() -> None:
+    configurations = {
+        "LA": la(4),
+        "DR": DreamerConfig(depth=4, recurrent=True),
+        "own": DreamerConfig(depth=4, recurrent=True, prelude=1),
+        "pool": DreamerConfig(depth=4, expert_pool=True),
+    }
+    configs = [json.dumps(one.to_dict()) for one in configurations.values()]
+    models = pd.DataFrame({"variant": list(configurations), "depth": 4, "config": configs})
+    runs = pd.DataFrame({"variant": ["LA"], "depth": 4, "seed": [0], "recipe": [None]})
+    made = hyperparameters(models, runs, {}, styles(list(configurations)))
+    rows = {row.cells[0].text: [cell.text for cell in row.cells[1:]] for row in made.rows}
+    assert rows["Layers"] == ["4", "1", "2", "4"]
+    assert rows["Iterations of a layer"] == ["1", "4", "3", "1"]
+    assert rows["Layers before the iterated one"] == ["–", "–", "1", "–"]
+    assert "Layers after the iterated one" not in rows, "no model has such"
+    assert rows["EA: one pool of experts for all layers"] == ["–", "–", "–", "yes"]
+    assert rows["SA and DA: experts of the projections"] == ["–", "4", "3", "–"]
+
+
 def test_each_model_has_its_own_optimizer_and_schedule() -> None:
     config = json.dumps(la(16).to_dict())
     models = pd.DataFrame({"variant": ["LA", "Muon"], "depth": 16, "config": config})

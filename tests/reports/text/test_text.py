@@ -663,6 +663,16 @@ def test_a_source_without_marks_of_reasoning_is_named() -> None:
             "one layer used at every depth, attention over depths",
             "1, used 4 times",
         ),
+        (
+            {"recurrent": True, "depth_attention": False, "depth": 4, "prelude": 1, "coda": 0},
+            "one layer used 3 times, between 1 and 0 of their own",
+            "1, and 1 used 3 times",
+        ),
+        (
+            {"recurrent": False, "depth_attention": False, "depth": 4, "expert_pool": True},
+            "a layer of its own for each depth, one pool of experts for all layers",
+            "4",
+        ),
         ({"module": "my_models.py:GPT"}, "my_models.py:GPT", "–"),
         (None, "", "–"),
     ],

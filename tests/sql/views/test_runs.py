@@ -326,10 +326,23 @@ def use(sql, variant, usage, config=None):
     }
 
 
+AROUND = '{"recurrent": true, "depth": 4, "prelude": 1, "coda": 2}'
+POOL = '{"recurrent": true, "depth": 4, "prelude": 1, "coda": 2, "expert_pool": true}'
+
+
 @pytest.mark.parametrize(
-    ("variant", "config"), [("DR", None), ("LA", "not json"), ("LA", '{"recurrent": false}')]
+    ("variant", "config", "own"),
+    [
+        ("DR", None, ()),
+        ("LA", "not json", (1, 2, 3, 4)),
+        ("LA", '{"recurrent": false}', (1, 2, 3, 4)),
+        ("DR", AROUND, (1, 3, 4)),
+        ("DR", '{"recurrent": true, "depth": 4, "prelude": 1}', (1,)),
+        ("LA", '{"recurrent": false, "expert_pool": true}', ()),
+        ("DR", POOL, ()),
+    ],
 )
-def test_balance_is_that_of_its_definition(sql, variant, config):
+def test_balance_is_that_of_its_definition(sql, variant, config, own):
     """Experts that were never selected count; a depth without selections has no row."""
     usage = {1: {0: 1, 1: 3, 2: 0}, 2: {0: 0, 1: 0, 2: 4}, 3: {0: 2, 1: 0, 2: 5}, 4: {0: 0}}
     found = use(sql, variant, usage, config)
@@ -340,10 +353,7 @@ def test_balance_is_that_of_its_definition(sql, variant, config):
     whole = Counter()
     for depth, selections in usage.items():
         whole.update(
-            {
-                (depth if variant == "LA" else 0, expert): count
-                for expert, count in selections.items()
-            }
+            {(depth if depth in own else 0, expert): count for expert, count in selections.items()}
         )
     for depth, (gini, experts, used) in found.items():
         counts = sorted(whole.values() if depth is None else usage[depth].values(), reverse=True)

@@ -2,8 +2,8 @@
 --     from internal.expert_ranks_at(true)
 -- Of every checkpoint, or of each run's latest one alone: chosen here, before anything is counted, which at the paper's
 -- size is ten times as fast as choosing afterwards.
--- A recurrent model has one pool of experts for all depths, a layered model (also one without a configuration) a pool for
--- each layer. `cumulated` are the selections up to and including the expert, for Lorenz curves, Gini coefficients and
+-- A recurrent layer has one pool of experts for all its depths, and so have layers that share a pool; every other layer
+-- (also of a model without a configuration) has a pool of its own. `cumulated` are the selections up to and including the expert, for Lorenz curves, Gini coefficients and
 -- diversity; `experts` and `total` are the number of all experts at the depth or in the model, and their selections.
 create or replace macro internal.expert_ranks_at(latest) as table
 with usage as (
@@ -13,7 +13,8 @@ with usage as (
         variant, run_id,
         expert_usage.tokens,
         expert_usage.depth,
-        case when not recurrent then expert_usage.depth end as pool,
+        case when not coalesce(expert_usage.depth between shared_from and shared_to, false) then expert_usage.depth end
+        as pool,
         expert,
         selections
     from expert_usage
