@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pandas as pd
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.definitions import INTERNAL
 from dreamer_study.sql.materialised import keep_views
+from dreamer_study.sql.names import AVERAGE
 from dreamer_study.sql.results import connect
 
 LONGEST_NAME = 200  # characters
@@ -23,6 +24,18 @@ NAMES = ("study_id", "variant", "baseline", "model_id", "run_id", "task", "metri
 VALIDATION = "validation"  # the task that stands for the held-out documents of the curated corpus
 # stands for a null depth: results entered from elsewhere may lack the model's row
 UNKNOWN_DEPTH = -1
+# Frames that have the average over tasks beside the tasks.
+REPEATED = (
+    "ratios",
+    "mean_factors",
+    "efficiency",
+    "curve",
+    "accuracy",
+    "raw_accuracy",
+    "loss_curve",
+    "loss",
+    "results",
+)
 # Queries by the name of an attribute of `StudyData`; the study's id is the only parameter.
 QUERIES = {
     "order": "select variant, baseline from internal.variants where study_id = ? order by place",
@@ -260,6 +273,12 @@ class StudyData:
         known = json_object(self.study.get("config")).get("bytes_per_token")
         return known if isinstance(known, float) and known > 0 else None
 
+    def without_repeats(self) -> StudyData:
+        """Return the same data without the rows of an only task beside its average."""
+        read = [name for name in REPEATED if name in self.frames]
+        shown = {name: without_repeats(self.frames[name]) for name in read}
+        return replace(self, frames=self.frames | shown)
+
     def config(self, *path: str) -> dict[str, Any]:
         """A part of the study's configuration by its path; empty where there is none.
 
@@ -347,6 +366,22 @@ def baseline_of(rows: pd.DataFrame) -> str:
 def without_baseline(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the variants that are compared with the baseline."""
     return rows[rows["variant"] != rows["baseline"]]
+
+
+def without_repeats(rows: pd.DataFrame) -> pd.DataFrame:
+    """Drop the rows of a study's only task, which say what those of its average over tasks say."""
+    tasks = set(rows["task"]) - {AVERAGE, VALIDATION}
+    averages = rows[rows["task"] == AVERAGE]
+    if "one_task" in rows:
+        averages = averages[averages["one_task"].astype(bool)]
+    if len(tasks) != 1 or averages.empty:
+        return rows
+    repeated = rows["task"].isin(tasks)
+    if "metric" in rows and averages["metric"].notna().all():
+        repeated &= rows["metric"].isin(averages["metric"])
+    if "perplexity" in rows:
+        repeated &= rows["perplexity"].isna()
+    return rows[~repeated]
 
 
 def mean_of_runs(rows: pd.DataFrame) -> pd.DataFrame:

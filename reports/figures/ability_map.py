@@ -207,7 +207,7 @@ def _axis(side: str, scale: Scale, title: str) -> alt.X | alt.Y:
         f"{side}:Q",
         title=title,
         scale=scale.vega,
-        axis=ratio_axis(scale.low, scale.edge),
+        axis=ratio_axis(scale.low, scale.edge, scale.high, usual=SIDE, is_vertical=side == "y"),
     )
 
 

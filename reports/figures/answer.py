@@ -18,16 +18,12 @@ import pandas as pd
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.ratios import (
-    EDGE,
     FILLED,
-    SHAPES,
-    by_effect,
-    distinguished,
     label,
-    ratio_axis,
     with_bounds,
 )
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
+from dreamer_study.reports.figures.strip import ANSWER, NAME, strip
 from dreamer_study.reports.style.theme import LIGHT, Style, ordered, present
 from dreamer_study.reports.text.names import (
     depth_name,
@@ -39,19 +35,19 @@ from dreamer_study.reports.text.names import (
 from dreamer_study.reports.text.numbers import listed, times, tokens
 from dreamer_study.reports.text.ratios import leading, score
 
-HEIGHT = 250
-STRIP_WIDTH = 260
-ROW = 36  # pixels of a variant in the strip: its ratio in words, and its interval below
-TOP = 26  # pixels of the strip's heading
+WIDTH, HEIGHT = 520, 250  # of the curves in pixels
 MANY_ARROWS = 5  # where there are more variants, their arrows would hide the curves
-NAME = 14  # characters of a name at the end of a curve
 CHARACTER = 0.033  # of the token axis, that a character of such a name takes
 LINE = 14  # pixels between the names of two curves
+ROOM = 16  # pixels between the end of a curve and its name
+LED_FROM = 3  # pixels: a name further from the height of its curve has a line to the curve
 APART = 0.08  # of the range of the curves, between the heights of two arrows
 PLACES = 41  # within the scores of an answer, of which one is the height of its arrow
 # Arrow heads to more tokens, and to fewer: the tip is the end of the arrow.
 HEADS = ("M0,0L-1.6,-0.9V0.9Z", "M0,0L1.6,-0.9V0.9Z")
-ANSWER = 0  # the left end of the slider; its other places are the scores of the grid
+HEAD = 60  # pixels², as Vega sizes marks
+LEAST_HEAD = 10  # else a head is at most half as long as its arrow
+HEAD_LENGTH = 0.8  # pixels, of a head of one pixel²
 Arrow = tuple[float, float, float, bool]  # height, tail, tip, and whether dashed: a bound
 NO_ARROW: Arrow = (math.nan, math.nan, math.nan, False)
 ARROW = ["variant", "value", "baseline_tokens", "tokens", "dashed"]
@@ -83,6 +79,7 @@ def answer(
     )
     shown = present(styles, curves)
     panels = []
+    dashes = ""
     for depth, rows in ordered(with_bounds(leading(ratios)), styles).groupby("depth"):
         first = _most_common_measure(rows)
         keys = pd.DataFrame([first])[["depth", "task", "metric"]]
@@ -98,8 +95,10 @@ def answer(
         missed = _missed(rows.merge(keys), curve)
         drawn = _chart(curve, single.merge(keys), arrows, missed, grid, shown, first, slider)
         panels.append(panel(f"{name}, {at_depth}", description, drawn, depth=depth))
-        strip = _strip(rows, arrows, grid, shown, slider)
-        panels.append(panel("", f"Ratios: {_in_words(rows, first)}", strip, depth=depth))
+        beside = strip(rows, arrows, _headings(grid), shown, slider)
+        panels.append(panel("", f"Ratios: {_in_words(rows, first)}", beside, depth=depth))
+        if len(_drawn(missed, shown)):
+            dashes = " Vertical dashes lead from a variant’s best to the baseline’s, never reached."
     baseline = baseline_of(ratios)
     arrow = "An arrow"
     if panels and len(shown) > MANY_ARROWS + 1:
@@ -107,10 +106,10 @@ def answer(
     caption = (
         "Each marker is a checkpoint, the mean over its seeds."
         f" {chart.of_bands(curves['seeds'])} {arrow} leads from {baseline}, the baseline, to a"
-        " variant at equal height, and is as long as the ratio; a dashed arrow is a bound. The"
-        " strip has the ratios with 95 % confidence intervals (CI), over seeds and items, each at"
-        f" the scores that the variant and {baseline} both reached. {FILLED} → at the edge:"
-        f" {baseline}’s best was never reached."
+        " variant at equal height, and is as long as the ratio; a dashed arrow is a bound."
+        f"{dashes} The strip has the ratios with 95 % confidence intervals (CI), over seeds and"
+        f" items, each at the scores that the variant and {baseline} both reached. {FILLED}"
+        f" → at the edge: {baseline}’s best was never reached."
     )
     # no legend: the names are at the ends of the curves
     return figure("answer", "The answer", caption, panels)
@@ -205,6 +204,11 @@ def _missed(rows: pd.DataFrame, curve: pd.DataFrame) -> pd.DataFrame:
     """Return from which to which score a variant stayed below the baseline, at its last tokens."""
     last_tokens = curve.groupby("variant")["tokens"].max().reset_index()
     return _short(rows)[["variant", "best", "baseline_best"]].merge(last_tokens)
+
+
+def _drawn(missed: pd.DataFrame, styles: Mapping[str, Style]) -> pd.DataFrame:
+    """Return the rows of `missed` that have dashes: none where there are too many variants."""
+    return missed if len(styles) <= MANY_ARROWS + 1 else missed.iloc[:0]
 
 
 def _answers(
@@ -339,7 +343,7 @@ def _chart(
     if len(grid.scores):
         layers.append(_height_of_slider(grid, slider["name"], y))
     layers += _arrow_marks(arrows, slider["name"], x, y, styles)
-    shown = missed if len(styles) <= MANY_ARROWS + 1 else missed.iloc[:0]
+    shown = _drawn(missed, styles)
     for place in range(len(shown)):  # apart, though all stop at the same tokens
         columns = ["variant", "tokens", "best", "baseline_best"]
         stopped = alt.Chart(chart.records(shown.iloc[[place]], columns))
@@ -348,8 +352,8 @@ def _chart(
         of_best = alt.Y("best:Q", title=measure_label(first))
         layers.append(dashed.encode(y=of_best, y2=alt.Y2("baseline_best:Q")))
     layers += [name for _, name in levels]
-    layers.append(_names_at_ends(rows.assign(words=rows["variant"].map(names)), x, y, styles))
-    return chart.layered(*layers, width=520, height=HEIGHT, params=[slider])
+    layers += _names_at_ends(rows.assign(words=rows["variant"].map(names)), x, y, styles)
+    return chart.layered(*layers, width=WIDTH, height=HEIGHT, params=[slider])
 
 
 def _axis_with_room(counts: pd.Series, longest: int) -> alt.X:
@@ -357,7 +361,7 @@ def _axis_with_room(counts: pd.Series, longest: int) -> alt.X:
     x = chart.token_axis(counts)
     scale = x.to_dict(validate=False)["scale"]
     low, high = scale["domain"]
-    room = 0.1 + CHARACTER * min(longest, NAME)
+    room = 0.13 + CHARACTER * min(longest, NAME)
     if scale.get("type") == "log":
         high *= (high / low) ** room
     elif scale.get("type") == "symlog":
@@ -378,21 +382,52 @@ def _limits(rows: pd.DataFrame) -> tuple[float, float]:
 
 def _names_at_ends(
     rows: pd.DataFrame, x: alt.X, y: alt.Y, styles: Mapping[str, Style]
-) -> alt.Chart:
-    """Draw the name of each curve behind its last point; names that would meet are moved apart."""
+) -> list[alt.Chart]:
+    """Draw the name of each curve behind its last point; names that would meet are moved apart.
+
+    A thin line leads from the end of the curve to a name that is not beside it.
+    """
     low, high = _limits(rows)
     ends = rows.loc[rows.groupby("variant")["tokens"].idxmax()].sort_values("value")
     pixels = (ends["value"].to_numpy() - low) / (high - low) * HEIGHT
-    steps = LINE * np.arange(len(ends))
-    upward = np.maximum.accumulate(pixels - steps) + steps
-    # what would rise above the plot pushes those below down again
-    top = HEIGHT - LINE / 2 - (steps[-1] - steps)
-    placed = low + np.minimum(upward, top) / HEIGHT * (high - low)
-    ends = ends.assign(value=placed, tokens=rows["tokens"].max())
-    base = alt.Chart(chart.records(ends, ["variant", "tokens", "value", "words"]))
-    text = base.mark_text(align="left", dx=8, fontSize=11, fontWeight=600)
-    told = chart.tooltip(("variant:N",))
-    return text.encode(x=x, y=y, text=alt.Text("words:N"), color=chart.colour(styles), tooltip=told)
+    placed = spread(pixels, LINE, HEIGHT)
+    last = rows["tokens"].max()
+    is_led = (np.abs(placed - pixels) > LED_FROM) | (ends["tokens"] < last)
+    ends = ends.assign(name_value=low + placed / HEIGHT * (high - low), name_tokens=last)
+    columns = ["variant", "tokens", "value", "name_tokens", "name_value", "words"]
+    axes = {name: axis.to_dict(validate=False) for name, axis in (("x", x), ("y", y))}
+    names = alt.Chart(chart.records(ends, columns)).encode(color=chart.colour(styles))
+    names = names.mark_text(align="left", dx=ROOM, fontSize=11, fontWeight=600).encode(
+        x=alt.X(**{**axes["x"], "field": "name_tokens"}),
+        y=alt.Y(**{**axes["y"], "field": "name_value"}),
+        text=alt.Text("words:N"),
+        tooltip=chart.tooltip(("variant:N",)),
+    )
+    if not is_led.any():
+        return [names]
+    lines = alt.Chart(chart.records(ends[is_led], columns)).encode(color=chart.colour(styles))
+    lines = lines.mark_rule(strokeWidth=0.9, strokeOpacity=0.7, xOffset=4, x2Offset=ROOM - 2)
+    ends_at = {"x2": alt.X2("name_tokens:Q"), "y2": alt.Y2("name_value:Q")}
+    return [lines.encode(x=x, y=y, **ends_at), names]
+
+
+def spread(places: np.ndarray, step: float, end: float) -> np.ndarray:
+    """Move places, the lowest first, until each is `step` above the one below, as little as can be.
+
+    The least sum of squares of the moves: places that would meet are moved as one block, whose
+    middle stays. All stay half a step within 0 and `end`, where there is room.
+    """
+    blocks: list[list[float]] = []
+    for number, place in enumerate(places):
+        blocks.append([place - step * number])
+        while len(blocks) > 1 and np.mean(blocks[-2]) > np.mean(blocks[-1]):
+            last = blocks.pop()
+            blocks[-1] += last
+    steps = step * np.arange(len(places))
+    apart = np.concatenate([np.full(len(block), np.mean(block)) for block in blocks]) + steps
+    lowest = steps + step / 2
+    highest = end - step / 2 - steps[::-1]
+    return np.maximum(np.minimum(apart, highest), lowest)
 
 
 def _slider(arrows: pd.DataFrame, first: Mapping[str, Any]) -> chart.Parameter:
@@ -438,108 +473,30 @@ def _arrow_marks(
     shaft = base.mark_rule(strokeWidth=2.4).encode(x=tail, x2=alt.X2("tokens:Q"), y=y)
     return [
         shaft.encode(strokeDash=dash),
-        base.mark_point(filled=True, size=60, opacity=1).encode(x=x, y=y, shape=head),
+        base.mark_point(filled=True, opacity=1).encode(
+            x=x, y=y, shape=head, size=alt.SizeValue({"expr": _size_of_head(x)})
+        ),
     ]
 
 
-def _strip(
-    rows: pd.DataFrame,
-    arrows: pd.DataFrame,
-    grid: Grid,
-    styles: Mapping[str, Style],
-    slider: chart.Parameter,
-) -> chart.Specification:
-    """Draw a row for each variant: its ratio in words, and below that point and interval.
-
-    Where the slider is at one score, the rows say the tokens to it in place of the ratios.
-    """
-    is_answer = f"{slider['name']} === {ANSWER}"
-    order = {name: place for place, name in enumerate(by_effect(rows, "variant"))}
-    drawn = rows[rows["shown"] > 0]
-    drawn = drawn.assign(
-        row=TOP + ROW * drawn["variant"].map(order).astype(float) + 24,
-        hollow=~distinguished(drawn),
-        missed=drawn["variant"].isin(_short(drawn)["variant"]),
-    )
-    limits = drawn[["shown", "low", "high"]].astype(float)
-    low = min(0.8, float(limits.min().min()) / EDGE) if len(drawn) else 0.8
-    high = max(1.25, float(limits.max().max()) * EDGE) if len(drawn) else 1.25
-    no_ends = drawn["low"].isna() & drawn["high"].isna()
-    drawn = drawn.assign(
-        least=drawn["low"].fillna(low).mask(no_ends), most=drawn["high"].fillna(high).mask(no_ends)
-    )
-    scale = alt.Scale(type="log", domain=[low, high], nice=False)
-    title = "fewer  ←  1  →  more"
-    x = alt.X("shown:Q", title=title, scale=scale, axis=ratio_axis(low, high))
-    row_of = alt.YValue({"expr": "datum.row"})
-    fields = ["variant", "shown", "least", "most", "bound", "hollow", "missed", "row"]
-    base = alt.Chart(chart.records(drawn, fields)).transform_filter(is_answer)
-    base = base.encode(y=row_of, color=chart.colour(styles))
-    fill = alt.condition("datum.hollow", alt.value(LIGHT["paper"]), chart.colour(styles))
-    shapes = alt.Scale(domain=list(SHAPES), range=list(SHAPES.values()))
-    spans = base.transform_filter("isValid(datum.least) && isValid(datum.most)")
-    one = alt.Chart(alt.InlineData(values=[{"shown": 1}])).transform_filter(is_answer)
-    beyond = base.transform_filter("datum.missed").mark_text(fontSize=15, align="right", dx=4)
-    return chart.layered(
-        one.mark_rule(color=LIGHT["v0"], strokeWidth=1.4).encode(
-            x=x, y=alt.YValue(TOP - 4), y2=alt.Y2Value("height")
-        ),
-        spans.mark_rule(strokeWidth=2, strokeOpacity=0.55).encode(
-            x=alt.X("least:Q", title=title, scale=scale), x2=alt.X2("most:Q")
-        ),
-        base.mark_point(size=70, opacity=1, strokeWidth=1.6).encode(
-            x=x, fill=fill, shape=alt.Shape("bound:N", scale=shapes, legend=None)
-        ),
-        beyond.encode(x=alt.XValue("width"), text=alt.value("→")),
-        *_strip_texts(arrows, grid, order, styles, slider["name"]),
-        width=STRIP_WIDTH,
-        height=TOP + ROW * len(order) + 10,
-        params=[slider],
-    )
+def _size_of_head(x: alt.X) -> str:
+    """Return an expression of the size at which a head is half as long as its arrow."""
+    scale = x.to_dict(validate=False)["scale"]
+    low, high = scale["domain"]
+    if scale.get("type") == "log":
+        share = f"log(datum.tokens / datum.baseline_tokens) / {math.log(high / low):.5g}"
+    else:
+        share = f"(datum.tokens - datum.baseline_tokens) / {high - low:.5g}"
+    pixels = f"abs({share}) * (width || {WIDTH})"
+    return f"clamp(pow({pixels} / {HEAD_LENGTH:g} / 2, 2), {LEAST_HEAD}, {HEAD})"
 
 
-def _strip_texts(
-    arrows: pd.DataFrame,
-    grid: Grid,
-    order: Mapping[str, int],
-    styles: Mapping[str, Style],
-    slider: str,
-) -> list[alt.Chart]:
-    """Write what the strip is about, and a line for each model."""
-    places = [
+def _headings(grid: Grid) -> list[dict[str, Any]]:
+    """Return what the strip is about at each place of the slider."""
+    named = owner(grid.baseline)
+    of_training = "Training tokens" if named == grid.baseline else "Tokens"  # a long name
+    scores = [
         {"place": step + ANSWER + 1, "words": f"Tokens to {grid.in_words(value)}"}
         for step, value in grid.scores.items()
     ]
-    named = owner(grid.baseline)
-    of_training = "Training tokens" if named == grid.baseline else "Tokens"  # a long name
-    words = f"{of_training} over {named}’s"
-    frame = pd.DataFrame([{"place": ANSWER, "words": words}, *places])
-    heading = alt.Chart(chart.records(frame, ["place", "words"]))
-    heading = heading.transform_filter(f"datum.place === {slider}")
-    look = {"align": "left", "baseline": "top", "fontSize": 11, "fontWeight": 600}
-    # the baseline, of which the answer says nothing, is below all others
-    rows = arrows["variant"].map(order).fillna(len(order))
-    names = shortest([*styles, *arrows["variant"]], NAME)
-    labels = [
-        label.replace(variant, names[variant], 1)
-        for variant, label in zip(arrows["variant"], arrows["label"], strict=True)
-    ]
-    lines = arrows.assign(row=TOP + ROW * rows, label=labels)
-    text = alt.Chart(chart.records(lines, ["variant", "label", "place", "row"]))
-    text = text.transform_filter(f"datum.place === {slider}")
-    at_left = alt.XValue(0)
-    place = {
-        "x": at_left,
-        "y": alt.YValue({"expr": "datum.row"}),
-        "text": alt.Text("label:N"),
-    }
-    return [
-        heading.mark_text(**look, color=LIGHT["muted"]).encode(
-            x=at_left, y=alt.YValue(0), text=alt.Text("words:N")
-        ),
-        # a halo, for the grid of the ratios lies below
-        text.mark_text(**look, stroke=LIGHT["paper"], strokeWidth=4).encode(**place),
-        text.mark_text(**look).encode(
-            **place, color=chart.colour(styles), tooltip=chart.tooltip(("variant:N",))
-        ),
-    ]
+    return [{"place": ANSWER, "words": f"{of_training} over {named}’s"}, *scores]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import altair as alt
 import pandas as pd
@@ -11,19 +10,20 @@ import pandas as pd
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.ratios import (
+    DIRECTION,
     EDGE,
     FILLED,
-    SHAPES,
     by_effect,
-    direction,
     distinguished,
     known,
     label,
+    mark_of,
+    marks,
     ratio_axis,
 )
 from dreamer_study.reports.figures.rendering import Figure, Panel, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style, present
-from dreamer_study.reports.text.names import are_many, depth_name, measure_label, owner
+from dreamer_study.reports.text.names import are_many, depth_name, measure_label
 from dreamer_study.reports.text.numbers import counted
 from dreamer_study.reports.text.ratios import leading, read_for
 from dreamer_study.sql.names import AVERAGE
@@ -62,8 +62,6 @@ def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
     panels = []
     for _, part in rows.groupby("depth"):
         panels += _panels(part, shown, low, high)
-    # Shapes mean bounds here.
-    circles = {name: replace(style, shape="circle") for name, style in shown.items()}
     bounds = ""
     if rows["bound"].ne("").any():
         bounds = " ▸ at least, ◂ at most: the true ratio lies on that side."
@@ -73,7 +71,7 @@ def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
         "At equal final quality: means over the upper fifth of the scores that are compared. Lines:"
         f" 95 % confidence intervals (CI), over seeds and items. {FILLED}{bounds}",
         panels,
-        circles,
+        marks(shown),
         wide=True,
         finding=_finding(rows),
     )
@@ -115,13 +113,11 @@ def cost_ratios(
     )
     shown = present(styles, all_rows)
     panels = []
-    title = f"less than {owner(baseline)}  ←  1  →  more"
     for depth, part in all_rows.groupby("depth"):
-        drawn = _chart(part, shown, low, high, title=title)
+        drawn = _chart(part, shown, low, high, title="less  ←  1  →  more")
         ratios = [f"{row.variant} in {row.name}: {row.label}" for row in part.itertuples(False)]
         description = f"Ratios at {depth_name(depth).lower()}. {'; '.join(ratios)}."
         panels.append(panel(depth_name(depth), description, drawn, depth=depth))
-    circles = {name: replace(style, shape="circle") for name, style in shown.items()}
     return figure(
         "cost-ratios",
         "The answer in tokens, FLOPs and seconds",
@@ -131,7 +127,7 @@ def cost_ratios(
         " Lines: 95 % confidence intervals (CI) of the tokens, over seeds and items. Ratios in"
         f" tokens alone are tested. {FILLED}",
         panels,
-        circles,
+        marks(shown),
         wide=True,
     )
 
@@ -189,7 +185,7 @@ def _chart(
     *,
     by: str = "name",
     chosen: chart.Parameter | None = None,
-    title: str = "",
+    title: str = DIRECTION,
 ) -> chart.Specification:
     """Draw a row for each measure with a line for each variant, or `by` variant a row for each.
 
@@ -209,10 +205,9 @@ def _chart(
         base = base.encode(y=y, yOffset=alt.YOffset("variant:N", sort=variants))
         lines = len(names) * len(variants)
     domain = [low, high * (high / low) ** 0.3]  # with room for the labels on the right
-    title = title or direction(rows)
     scale = alt.Scale(type="log", domain=domain, nice=False)
-    x = alt.X("shown:Q", title=title, scale=scale, axis=ratio_axis(low, high))
-    shapes = alt.Scale(domain=list(SHAPES), range=list(SHAPES.values()))
+    axis = ratio_axis(low, high, domain[1], title=title)
+    x = alt.X("shown:Q", title=title, scale=scale, axis=axis)
     ratio_of_one = alt.Chart(alt.InlineData(values=[{"shown": 1}]))
     line_at_one = ratio_of_one.mark_rule(color=LIGHT["v0"], strokeWidth=1.4).encode(x=x)
     if chosen:
@@ -221,7 +216,7 @@ def _chart(
     points = base.mark_point(size=80, opacity=1, strokeWidth=1.6).encode(
         x=x,
         color=chart.colour(styles),
-        shape=alt.Shape("bound:N", scale=shapes, legend=None),
+        shape=alt.Shape("mark:N", scale=None, legend=None),
         fill=alt.condition("datum.hollow", alt.value(LIGHT["paper"]), chart.colour(styles)),
         tooltip=chart.tooltip(
             ("variant:N",), ("name:N", "", "measure"), ("label:N", "", "ratio (95 % CI)")
@@ -238,7 +233,9 @@ def _chart(
         "bound",
         "hollow",
         "label",
+        "mark",
     ]
+    has_room = f"(width || {chart.WIDE}) >= {LABELLED_FROM}"
     layers = [
         line_at_one,
         spans.mark_rule(strokeWidth=2, strokeOpacity=0.55).encode(
@@ -250,12 +247,12 @@ def _chart(
         base.mark_text(align="right", fontSize=11).encode(
             x=alt.XValue("width"),
             # a phone has no room: the numbers are in the table and the tooltip
-            text=alt.condition(f"width >= {LABELLED_FROM}", "label:N", alt.value("")),
+            text=alt.condition(has_room, "label:N", alt.value("")),
         ),
     ]
     return chart.layered(
         *layers,
-        data=chart.records(rows, fields),
+        data=chart.records(rows.assign(mark=mark_of(rows, styles)), fields),
         width=chart.WIDE,
         # no step: Vega-Lite warns of one beside a fitted width
         height=22 * lines,

@@ -8,9 +8,9 @@ import pandas as pd
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.ratios import (
+    DIRECTION,
     EDGE,
     SHAPES,
-    direction,
     known,
     label,
     ratio_axis,
@@ -72,14 +72,15 @@ def _chart(rows: pd.DataFrame, low: float, high: float) -> chart.Specification:
         sort=list(rows["variant"]),
         axis=chart.name_axis(rows["variant"], labelFontSize=11),
     )
-    x = alt.X("shown:Q", title=direction(rows), scale=scale, axis=ratio_axis(low, high))
+    axis = ratio_axis(low, high, title=DIRECTION)
+    x = alt.X("shown:Q", title=DIRECTION, scale=scale, axis=axis)
     one = alt.Chart(chart.records(pd.DataFrame([{"shown": 1.0}]), ["shown"]))
     fields = ["variant", "shown", "least", "most", "bound", "label", "excludes_one"]
     base = alt.Chart(chart.records(rows, fields)).encode(y=y)
     lines = base.mark_rule(color=LIGHT["v1"], strokeWidth=1.4).encode(
         x=alt.X("least:Q", scale=scale), x2="most:Q"
     )
-    shapes = alt.Scale(domain=list(SHAPES), range=list(SHAPES.values()))
+    shapes = alt.Scale(domain=["", *SHAPES], range=["circle", *SHAPES.values()])
     filled = alt.condition("datum.excludes_one", alt.value(LIGHT["v1"]), alt.value(LIGHT["paper"]))
     marks = base.mark_point(size=60, opacity=1, stroke=LIGHT["v1"], strokeWidth=1.4).encode(
         x=x,

@@ -11,16 +11,19 @@ import pandas as pd
 
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
-from dreamer_study.reports.figures.ratios import by_effect, known, label
+from dreamer_study.reports.figures.ratios import AT_LEAST, AT_MOST, by_effect, known, label
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style
-from dreamer_study.reports.text.names import depth_name, measure_label
-from dreamer_study.reports.text.numbers import counted, ratio
+from dreamer_study.reports.text.names import LONGEST, depth_name, measure_label, shortest
+from dreamer_study.reports.text.numbers import THIN, counted, ratio
+from dreamer_study.reports.text.ratios import LEAST, MOST
 from dreamer_study.sql.names import AVERAGE
 
 ROW = 20  # pixels of a benchmark
 FEWER, MORE = LIGHT["v1"], LIGHT["v2"]
 FAINTEST, STRONGEST = 0.18, 0.6  # so that numbers in ink can be read on the colour
+CHARACTER = 6  # pixels of a number or a name
+BOUNDS = {AT_LEAST: f"{LEAST}{THIN}", AT_MOST: f"{MOST}{THIN}"}  # before the number of a bound
 DOUBLE = float(np.log(2))  # a ratio of 2, or of one half, has the strongest colour
 
 
@@ -41,7 +44,7 @@ def ratio_map(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     rows = rows.assign(
         name=[measure_label(row) for row in records],
         label=[label(row) for row in records],
-        number=[ratio(row["shown"]) for row in records],
+        number=[f"{BOUNDS.get(row['bound'], '')}{ratio(row['shown'])}" for row in records],
         side=np.where(rows["shown"] < 1, "fewer", "more"),
         strength=strength.where(excludes_one, 0.0),
     )
@@ -68,18 +71,20 @@ def ratio_map(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
 def _legend(rows: pd.DataFrame) -> str:
     """Say what the colours mean, and which ratios a benchmark can show at all."""
     text = (
-        "Blue: fewer tokens; orange: more; the stronger, the further from 1. Coloured where the"
-        " 95 % confidence interval (CI) of this benchmark excludes 1, without correction for the"
-        f" {counted(len(rows), 'comparison')}: of 20 cells without any difference one is coloured."
+        "Blue: fewer tokens; orange: more; the stronger, the further from 1. A cell has a colour"
+        " where its 95 % confidence interval (CI) excludes 1, without correction for the"
+        f" {counted(len(rows), 'comparison')}: by chance alone about 1 in 20 would have one."
     )
+    if rows["bound"].ne("").any():
+        text += f" {LEAST} and {MOST} stand before bounds."
     detectable = rows["detectable"].dropna()
     if detectable.empty:
         return text
     usual = float(detectable.median())
     return (
-        f"{text} Detectable: four of five such studies would colour a cell with a ratio above"
+        f"{text} Four of five such studies would colour a cell whose true ratio is above"
         f" {ratio(max(usual, 1 / usual))} or below {ratio(min(usual, 1 / usual))} (median of the"
-        " benchmarks)."
+        " cells)."
     )
 
 
@@ -94,16 +99,31 @@ def _finding(rows: pd.DataFrame) -> str:
 def _chart(rows: pd.DataFrame) -> chart.Specification:
     names = by_effect(rows, "name")
     variants = by_effect(rows, "variant")
+    # Numbers and names of columns never meet: where a phone has no room, names stand upright, and
+    # cells have their colours alone.
+    width = f"(width || {chart.WIDE})"
+    shown_names = shortest(variants, LONGEST).values()
+    longest_name = max(map(len, shown_names)) + 2
+    longest_number = rows["number"].str.len().max() + 1
+    is_upright = f"{width} < {CHARACTER * longest_name * len(variants)}"
+    has_numbers = f"{width} >= {CHARACTER * longest_number * len(variants)}"
+    looks: dict[str, Any] = {
+        "orient": "top",
+        "labelFontSize": 11,
+        "labelAngle": {"expr": f"{is_upright} ? -90 : 0"},
+        "labelAlign": {"expr": f"{is_upright} ? 'left' : 'center'"},
+        "labelBaseline": {"expr": f"{is_upright} ? 'middle' : 'bottom'"},
+    }
     columns: dict[str, Any] = {
         "x": alt.X(
-            "variant:N",
-            title=None,
-            sort=variants,
-            axis=chart.name_axis(
-                variants, orient="top", labelAngle=40, labelAlign="right", labelFontSize=11
-            ),
+            "variant:N", title="variant", sort=variants, axis=chart.name_axis(variants, **looks)
         ),
-        "y": alt.Y("name:N", title=None, sort=names, axis=chart.name_axis(names, labelFontSize=11)),
+        "y": alt.Y(
+            "name:N",
+            title="benchmark",
+            sort=names,
+            axis=chart.name_axis(names, labelFontSize=11),
+        ),
     }
     base = alt.Chart().encode(**columns)
     sides = alt.Scale(domain=["fewer", "more"], range=[FEWER, MORE])
@@ -116,7 +136,7 @@ def _chart(rows: pd.DataFrame) -> chart.Specification:
         tooltip=told,
     )
     numbers = base.mark_text(fontSize=10).encode(
-        text=alt.Text("number:N"),
+        text=alt.condition(has_numbers, "number:N", alt.value("")),
         opacity=alt.condition("datum.strength > 0", alt.value(1), alt.value(0.55)),
     )
     fields = ["variant", "task", "metric", "name", "label", "number", "side", "strength"]

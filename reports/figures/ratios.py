@@ -6,38 +6,81 @@ those of `StudyData.ratios`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
-from dreamer_study.reports.data import baseline_of, without_baseline
-from dreamer_study.reports.text.names import owner
+from dreamer_study.reports.data import without_baseline
+from dreamer_study.reports.figures.chart import WIDE
+from dreamer_study.reports.style.theme import Style
 from dreamer_study.reports.text.numbers import interval, times
 from dreamer_study.reports.text.ratios import best_estimate
 from dreamer_study.sql.names import AVERAGE
 
+# The first are those that keep their numbers where there is little room: 1 is the baseline.
+ROUND = (1, 2, 0.5, 5, 0.2, 10, 0.1, 20, 0.05, 50, 0.02)
 TICKS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 10, 20, 50)
 AT_LEAST = "at least"
 AT_MOST = "at most"
+CHARACTER = 5.5  # pixels of a number at a tick
+TITLE_CHARACTER = 4.8  # pixels of a title
+GAP = 6  # pixels between two of them
 EDGE = 1.2  # between the outermost number and the edge, in which the line of a bound can be seen
-SHAPES = {"": "circle", AT_LEAST: "triangle-right", AT_MOST: "triangle-left"}
+SHAPES = {AT_LEAST: "triangle-right", AT_MOST: "triangle-left"}
+MARKS = ("circle", "square", "diamond", "cross")  # of variants of one colour, as Vega names them
 
 
-def direction(rows: pd.DataFrame) -> str:
-    """Name the axis of ratios, whose middle is the baseline."""
-    return f"fewer tokens than {owner(baseline_of(rows))}  ←  1  →  more tokens"
+DIRECTION = "fewer tokens  ←  1  →  more tokens"  # names the axis: its middle is the baseline
 
 
-def ratio_axis(low: float, high: float) -> alt.Axis:
-    """Return the axis of ratios within these limits: fewer ticks where the range is wide."""
+def ratio_axis(
+    low: float,
+    high: float,
+    edge: float | None = None,
+    *,
+    title: str = "",
+    usual: float = WIDE,
+    is_vertical: bool = False,
+) -> alt.Axis:
+    """Return the axis of ratios with ticks from `low` to `high`; the axis ends at `edge`.
+
+    A number is left out where it would meet one that says more, the last of all "1x". A `title`
+    with its 1 in the middle stands below 1x, as far as there is room. `usual` is the width of the
+    axis in pixels where no page makes it another.
+    """
     ticks = [tick for tick in TICKS if low <= tick <= high]
     kept = [tick for tick in ticks if len(ticks) < 9 or f"{tick:g}".rstrip("0")[-1] in "125"]
-    return alt.Axis(
-        values=kept, grid=True, labelExpr="datum.label + 'x'", format="~g", labelOverlap=True
-    )
+    look: dict[str, Any] = {"values": kept, "grid": True, "format": "~g"}
+    if is_vertical:
+        return alt.Axis(**look, labelExpr="datum.label + 'x'", labelOverlap=True)
+    in_logs = math.log((edge or high) / low)
+    width = f"(width || {usual:g})"
+    long_enough = [round(_room(tick, kept) * in_logs) for tick in kept]
+    is_short = f"{width} < {long_enough}[indexof({kept}, datum.value)]"
+    if title:
+        half = TITLE_CHARACTER * len(title) / 2
+        below_one = f"{-math.log(low) / in_logs:.4g} * {width}"
+        look["titleX"] = {"expr": f"clamp({below_one}, {half:g}, {width} - {half:g})"}
+    return alt.Axis(**look, labelExpr=f"{is_short} ? '' : datum.label + 'x'", labelOverlap=False)
+
+
+def _room(tick: float, ticks: list[float]) -> float:
+    """Return the pixels that an axis needs between e^0 and e^1 for the number of a tick.
+
+    Only numbers that say more than the tick's stand in its way.
+    """
+    order = [*ROUND, *sorted(TICKS, key=lambda one: abs(math.log(one)))]
+    needed = [0.0]
+    for other in ticks:
+        if order.index(other) < order.index(tick):
+            characters = (len(f"{tick:g}x") + len(f"{other:g}x")) / 2
+            needed.append((CHARACTER * characters + GAP) / abs(math.log(tick / other)))
+    return max(needed)
 
 
 def known(rows: pd.DataFrame) -> pd.DataFrame:
@@ -92,6 +135,26 @@ def distinguished(rows: pd.DataFrame) -> pd.Series:
     outside = (rows["low"] > 1) | (rows["high"] < 1)
     significant = rows["significant"].astype("boolean").fillna(outside).astype(bool)
     return significant & ~rows["within_checkpoint"].astype(bool)
+
+
+def mark_of(rows: pd.DataFrame, styles: Mapping[str, Style]) -> list[str]:
+    """Return the marks of ratios: a triangle is a bound, all others are as `marks` says."""
+    shapes = {name: style.shape for name, style in marks(styles).items()}
+    return [
+        SHAPES.get(bound) or shapes.get(variant, MARKS[0])
+        for bound, variant in zip(rows["bound"], rows["variant"], strict=True)
+    ]
+
+
+def marks(styles: Mapping[str, Style]) -> dict[str, Style]:
+    """Return the styles of variants where shapes mean bounds: circles, as far as colours differ.
+
+    Variants that have a colour for the second time are squares, then diamonds.
+    """
+    drawn = {}
+    for name, style in styles.items():
+        drawn[name] = replace(style, shape=MARKS[style.cycle % len(MARKS)])
+    return drawn
 
 
 def label(row: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 from dreamer_study.reports.data import without_baseline
 from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.ratios import (
-    direction,
+    DIRECTION,
     known,
     label,
     ratio_axis,
@@ -82,21 +82,22 @@ def _chart(
         low=rows["ratio_low"].clip(low, high), high=rows["ratio_high"].clip(low, high)
     )
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
-    y = alt.Y("ratio:Q", title=direction(rows), scale=scale, axis=ratio_axis(low, high))
+    axis = ratio_axis(low, high, is_vertical=True)
+    y = alt.Y("ratio:Q", title=DIRECTION, scale=scale, axis=axis)
     ratio_of_one = alt.Chart(alt.InlineData(values=[{"ratio": 1}]))
     line_at_one = ratio_of_one.mark_rule(color=LIGHT["v0"], strokeWidth=1.4).encode(y=y)
     tooltip = chart.tooltip(("variant:N",), ("target:Q", ".3~g"), ("ratio:Q", ".2f"))
     data = chart.records(rows, ["variant", "target", "ratio", "low", "high"])
     loss = metric == "loss"
-    axis = alt.Axis(format="~g" if loss else ".0%", tickCount=5)
+    score_axis = alt.Axis(format="~g" if loss else ".0%", tickCount=5)
     x_scale = alt.Scale(zero=False, nice=False, reverse=loss)  # better is to the right
     title = "loss" if loss else "accuracy"
-    x = alt.X("target:Q", title=title, axis=axis, scale=x_scale)
+    x = alt.X("target:Q", title=title, axis=score_axis, scale=x_scale)
     base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(
         x=x, color=chart.colour(styles)
     )
     band = base.mark_area(fillOpacity=0.13).encode(
-        y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q")
+        y=alt.Y("low:Q", title=DIRECTION), y2=alt.Y2("high:Q")
     )
     lines = chart.line_and_markers(base.encode(y=y), styles, tooltip, size=16)
     answers = alt.Chart(

@@ -138,6 +138,7 @@ def _has_ratios(data: StudyData) -> bool:
 
 def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the ratios with all that is known of each, at each score, and over the whole range."""
+    data = data.without_repeats()
     tuned = answer_text.rates_tuned(data)
     is_many = are_many(data.ratios["task"])
     headline = read_for(data.ratios) if is_many else data.ratios

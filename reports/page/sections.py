@@ -68,6 +68,7 @@ def _difficulty(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 
 def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show accuracy curves, a figure for each depth; folded, losses, and the numbers."""
+    data = data.without_repeats()
     second_epoch_from = token_stream.second_epoch_from(data.checkpoints)
     blocks: list[Block] = []
     folded: list[Block] = []
@@ -95,7 +96,7 @@ def _results(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     measured = table_block(data, frames, result_tables.benchmarks, tasks_in_words(data))
     levels = table_block(data, "levels", result_tables.levels)
     folded = [*measured, *levels, drawing_block(data, "perplexity", "training.perplexity", styles)]
-    blocks = table_block(data, "results", result_tables.results, styles)
+    blocks = table_block(data.without_repeats(), "results", result_tables.results, styles)
     if measured:
         blocks += details_block("How each benchmark was measured, and perplexity", folded)
     return blocks

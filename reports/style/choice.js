@@ -90,7 +90,8 @@ function addZoom(specification) {
   if (!channels.length || !first) return;
   first.params = [...(first.params || []), { name: "zoom", select: { type: "interval", encodings: channels }, bind: "scales" }];
   for (const encoding of encodings(specification))
-    for (const channel of channels) if (encoding[channel]?.axis) delete encoding[channel].axis.values;
+    for (const channel of channels)
+      if (encoding[channel]?.axis) Object.assign(encoding[channel].axis, { values: undefined, labelOverlap: true });
   for (const view of views(specification)) if (view.mark) view.mark = { ...(view.mark.type ? view.mark : { type: view.mark }), clip: true };
 }
 

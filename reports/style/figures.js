@@ -99,6 +99,7 @@ async function enliven(plot) {
   const isFirst = (one) => panelsOf(name).findIndex((panel) => mentions(panel, one)) === numberOf(plot);
   specification.params = used.map((one) => ({ ...one, value: valueAtFirst(one), ...(isFirst(one) ? {} : { bind: undefined }) }));
   makePointed(specification);
+  if (plot.clientWidth < NARROW) breakNames(specification);
   const slider = plot.parentElement.querySelector(".slider");
   slider.replaceChildren();
   if (choice.zoom) addZoom(specification);
@@ -151,6 +152,25 @@ function tellWholeNames(live) {
     title.textContent = whole;
     text.append(title);
     text.style.pointerEvents = "auto";
+  }
+}
+
+const NARROW = 480; // pixels of a plot in which long names beside it leave too little room
+const LINE = 18; // characters of a line of such a name
+
+function breakNames(specification) {
+  for (const { y } of encodings(specification)) {
+    if (y?.type !== "nominal" || !y.axis) continue;
+    const name = `(${y.axis.labelExpr ?? "datum.label"})`;
+    const half = `ceil(length(${name}) / 2)`;
+    const test = `length(${name}) > ${LINE}`;
+    y.axis = {
+      ...y.axis,
+      labelExpr: `${test} ? [slice(${name}, 0, ${half}), slice(${name}, ${half})] : ${name}`,
+      labelFontSize: { condition: { test, value: 9 }, value: 11 },
+      labelOffset: { condition: { test, value: -5 }, value: 0 }, // the first line above the middle
+      labelLineHeight: 10,
+    };
   }
 }
 

@@ -70,6 +70,7 @@ class Style:
     colour: str
     shape: str
     dash: tuple[int, ...]
+    cycle: int = 0  # how often variants before this one have its colour
 
     @property
     def light(self) -> str:
@@ -100,7 +101,7 @@ def styles(variants: Iterable[str]) -> dict[str, Style]:
             colour = 1 + place
             shape = 1 + (place + cycle) % others
         dash = DASHES[cycle % len(DASHES)]
-        by_variant[name] = Style(name, f"v{colour}", SHAPES[shape], dash)
+        by_variant[name] = Style(name, f"v{colour}", SHAPES[shape], dash, cycle)
     return by_variant
 
 

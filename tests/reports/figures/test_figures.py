@@ -399,7 +399,7 @@ def test_token_ratios_show_the_averages_first_and_both_measures() -> None:
     titles = {
         layer["encoding"]["x"]["title"] for layer in drawn.panels[0].specification["layer"][:3]
     }
-    assert titles == {"fewer tokens than LA  ←  1  →  more tokens"}
+    assert titles == {"fewer tokens  ←  1  →  more tokens"}
     assert token_ratios(RATIOS.assign(ratio=None, low=None, high=None), DRAWN) is None
 
 
