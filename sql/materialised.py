@@ -9,9 +9,24 @@ import duckdb
 
 from dreamer_study.sql.connection import temporary_views
 
-# A dozen views read scores and curves, two read the ranks of experts; a report of the paper's size
-# reads all of these.
-KEPT = ("chosen_metric", "token_scores", "curve_points", "mean_curves", "latest_expert_ranks")
+# Views that several others read. A view of views is planned anew each time it is read, which takes
+# as long as its rows where these are few; experts and steps have millions at the paper's size.
+KEPT = (
+    "model_runs",
+    "variants",
+    "study_evaluations",
+    "chosen_metric",
+    "expected_curves",
+    "token_scores",
+    "counted_scores",
+    "curve_points",
+    "mean_curves",
+    "score_curves",
+    "measured_curves",
+    "decays",
+    "training_curves",
+    "latest_expert_ranks",
+)
 
 
 def keep_views(connection: duckdb.DuckDBPyConnection, study_id: str) -> None:

@@ -74,7 +74,11 @@ class FirstScreen(Answer):
 
 def read_answer(database: Path, study_id: str) -> Answer:
     """Return the answer of a study."""
-    data = read_study(database, study_id, SAID)
+    return answer_of(read_study(database, study_id, SAID))
+
+
+def answer_of(data: StudyData) -> Answer:
+    """Return the answer of data that have been read already, with the frames of `SAID`."""
     return _answer(data, styles(data.variants))
 
 

@@ -135,25 +135,28 @@ def read_points(
 
     # An average without a family has the points of the average.
     average_curves = {model[:2]: curve for model, curve in points.items() if model[2] == AVERAGE}
-    for name, weights in averages(connection, study_id, measure).items():
-        if name == AVERAGE:
-            continue
+    weights_by_name = averages(connection, study_id, measure)
+    all_weights = weights_by_name.pop(AVERAGE, {})
+    checkpoints = [
+        checkpoint
+        for curve in average_curves.values()
+        for seeds in curve.values()
+        for checkpoint in seeds
+    ]
+    # All values of a task at once [P]: a study of many tasks has as many of these averages.
+    values_of_task = {
+        task: np.array([values[task][checkpoint] for checkpoint in checkpoints])
+        for task in all_weights
+    }
+    for name, weights in weights_by_name.items():
+        averaged = sum(weight * values_of_task[task] for task, weight in weights.items())
+        value_at = dict(zip(checkpoints, averaged.tolist(), strict=True))
         for (depth, variant), curve in average_curves.items():
-            points[depth, variant, name] = _averaged_curve(curve, values, weights)
+            points[depth, variant, name] = {
+                tokens: {checkpoint: value_at[checkpoint] for checkpoint in seeds}
+                for tokens, seeds in curve.items()
+            }
     return points
-
-
-def _averaged_curve(
-    curve: Points, values: Mapping[str, Mapping[Checkpoint, float]], weights: Mapping[str, float]
-) -> Points:
-    """Average over weighted tasks at the points of a curve."""
-    averaged: Points = {}
-    for tokens, seeds in curve.items():
-        averaged[tokens] = {
-            checkpoint: sum(weight * values[task][checkpoint] for task, weight in weights.items())
-            for checkpoint in seeds
-        }
-    return averaged
 
 
 def _task_values(

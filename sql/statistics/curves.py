@@ -6,7 +6,7 @@ R replicates (resampled curves, or the one curve as observed), G goals.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +17,7 @@ from dreamer_study.sql.statistics.bootstrap import Checkpoint, Points
 # Relative to a score, as in internal/macros/reaches.sql: sums over seeds or tasks in another order
 # differ by so much and are still ties. Far less than one item.
 TIE = 4e-15
+TENTH = np.log(10)  # a tenth of the tokens is so far below, in log tokens
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,12 @@ class SeedCurves:
         return self._curves(
             (self.scores.sum(axis=0) - self.scores) / (len(self.scores) - 1),
         )
+
+    @cached_property
+    def mean_and_without_one_seed(self) -> Curves:
+        """Return the mean curve in row 0, and those that leave seed n out in rows n, 1 + N rows."""
+        rows = np.vstack([self.mean.best, self.without_one_seed.best])
+        return Curves(self.log_tokens, rows, self.noise_floor)
 
     @cached_property
     def with_other_items(self) -> Curves:
@@ -77,6 +84,16 @@ class Curves:
     def end(self) -> np.ndarray:
         """Return the best scores of all [R]."""
         return self.best[:, -1]
+
+    def of_rows(self, rows: Sequence[int]) -> Curves:
+        """Return the curves of some rows, in this order; a row may be there several times."""
+        return Curves(self.log_tokens, self.best[rows], self.noise_floor)
+
+    @cached_property
+    def score_at_a_tenth(self) -> np.ndarray:
+        """Return the scores that the curves had at a tenth of the tokens to their best [R]."""
+        reached = self.crossings(self.end[:, None])[:, 0]
+        return self.scores_at(reached - TENTH)
 
     def continued(self) -> Curves:
         """Continue the curves straight up at the last token.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -131,7 +131,7 @@ def comparison_rows(
                 "baseline": against,
                 "task": task,
                 "metric": metric,
-                **asdict(result),
+                **vars(result),
                 "seeds": len(own.scores),
                 "baseline_seeds": len(baseline.scores),
                 "replicates": len(own.drawn) - 1 if items_known else 0,
@@ -152,9 +152,8 @@ def compare_models(
     """
     if variant is baseline:
         return _with_itself(baseline, target)
-    observed = _statistics(baseline.mean, variant.mean, target)[0]
+    observed, seed_variances = _observed_with_seed_variances(baseline, variant, target)
     item_errors = _item_errors(baseline, variant, target)
-    seed_variances = _seed_variances(baseline, variant, target)
     seeds = [len(baseline.scores), len(variant.scores)]
     # An unknown error of the items counts as 0: the interval is then over the seeds alone, which
     # `replicates` 0 says. An unknown error of the seeds stays NaN, so that there is no interval.
@@ -372,19 +371,31 @@ def _item_errors(baseline: SeedCurves, variant: SeedCurves, target: float | None
     return _spread(replicates)
 
 
-def _seed_variances(
+def _observed_with_seed_variances(
     baseline: SeedCurves, variant: SeedCurves, target: float | None
-) -> list[np.ndarray]:
-    """Compute the variances [S] from the seeds of the baseline and of the variant.
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Compute the statistics [S] of the mean curves, and the variances [S] that seeds cause.
 
-    NaN where either has one seed, which cannot show what seeds differ by.
+    The variances are those of the baseline and of the variant; NaN where either has one seed, which
+    cannot show what seeds differ by. All curves go through one call: the arrays are so small that
+    a call takes as long for one row as for all.
     """
-    if min(len(baseline.scores), len(variant.scores)) < 2:
+    seeds = len(baseline.scores)
+    variant_seeds = len(variant.scores)
+    if min(seeds, variant_seeds) < 2:
         unknown = np.full(STATISTICS, np.nan)
-        return [unknown, unknown]
-    without_baseline_seed = _statistics(baseline.without_one_seed, variant.mean, target)  # [N, S]
-    without_variant_seed = _statistics(baseline.mean, variant.without_one_seed, target)  # [N, S]
-    return [jackknife(without_baseline_seed), jackknife(without_variant_seed)]
+        return _statistics(baseline.mean, variant.mean, target)[0], [unknown, unknown]
+    # Row 0 compares the means; N rows leave out a seed of the baseline, the last of the variant.
+    rows = [0, *range(1, seeds + 1), *[0] * variant_seeds]
+    variant_rows = [0, *[0] * seeds, *range(1, variant_seeds + 1)]
+    statistics = _statistics(
+        baseline.mean_and_without_one_seed.of_rows(rows),
+        variant.mean_and_without_one_seed.of_rows(variant_rows),
+        target,
+    )
+    without_baseline_seed = statistics[1 : seeds + 1]  # [N, S]
+    without_variant_seed = statistics[seeds + 1 :]  # [N, S]
+    return statistics[0], [jackknife(without_baseline_seed), jackknife(without_variant_seed)]
 
 
 def _spread(replicates: np.ndarray) -> np.ndarray:

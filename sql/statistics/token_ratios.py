@@ -27,7 +27,6 @@ import numpy as np
 from dreamer_study.sql.statistics.curves import TIE, Curves, ends_of
 
 TOP = 0.2  # of the range in score: a convention, chosen by simulation (docs/log.md)
-EARLY = np.log(10)  # the range reaches down to the score at a tenth of the tokens
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,8 @@ class Range:
 def common_range(baseline: Curves, variant: Curves) -> Range:
     """Return the scores that both models reach, from where both have learned something."""
     high = np.minimum(baseline.end, variant.end)
-    low_of_baseline = _score_at_a_tenth(baseline, baseline.end)
-    low_of_variant = _score_at_a_tenth(variant, variant.end)
+    low_of_baseline = baseline.score_at_a_tenth
+    low_of_variant = variant.score_at_a_tenth
     low = np.where(baseline.end < variant.end, low_of_baseline, low_of_variant)
     # With equal bests both models own the end of the range; the wider range is the same for both.
     is_tie = baseline.end == variant.end
@@ -57,8 +56,7 @@ def common_range(baseline: Curves, variant: Curves) -> Range:
 
 def baseline_range(baseline: Curves, variant: Curves) -> Range:
     """Return the scores up to the baseline's best, whether the variant reached them or not."""
-    low = _score_at_a_tenth(baseline, baseline.end)
-    return _above_starts(baseline, variant, low, baseline.end)
+    return _above_starts(baseline, variant, baseline.score_at_a_tenth, baseline.end)
 
 
 def log_ratios(baseline: Curves, variant: Curves) -> np.ndarray:
@@ -150,12 +148,6 @@ def _median_distance(curves: Curves, scores: Range) -> float:
         return np.inf
     within = (curves.log_tokens[1:] > first) & (curves.log_tokens[:-1] < last)
     return float(np.median(distances[within])) if within.any() else float(distances[-1])
-
-
-def _score_at_a_tenth(curves: Curves, best: np.ndarray) -> np.ndarray:
-    """Return the scores that curves had at a tenth of the tokens to their best [R]."""
-    reached = curves.crossings(best[:, None])[:, 0]
-    return curves.scores_at(reached - EARLY)
 
 
 def _above_starts(baseline: Curves, variant: Curves, low: np.ndarray, high: np.ndarray) -> Range:

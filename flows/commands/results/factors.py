@@ -37,7 +37,8 @@ from dreamer_study.reports.curves.entering import (
 from dreamer_study.reports.curves.patterns import listed
 from dreamer_study.reports.curves.points import Curves
 from dreamer_study.reports.curves.reading import read
-from dreamer_study.reports.page.answer import read_answer
+from dreamer_study.reports.data import read_study
+from dreamer_study.reports.page.answer import Answer, answer_of, read_answer
 from dreamer_study.reports.text.numbers import counted
 from dreamer_study.sql.export import plain_cells
 from dreamer_study.sql.results import ask, connect, query
@@ -80,34 +81,47 @@ def factors(options: argparse.Namespace) -> int:
             if options.below is not None:
                 ratios = query(database, "from token_ratios")
                 decision = decide(ratios, options.below, options.variant, options.task)
+            said = None
             if options.report:  # before the reader of what is printed may leave
-                _write_report(database, options.report, Path(folder))
+                said = _write_report(database, options.report, Path(folder))
             if options.json:
-                print_document(**_document(database, curves, baseline, decision, options))
+                print_document(**_document(database, curves, baseline, decision, options, said))
             elif options.csv:
                 ratios = plain_cells(query(database, RATIOS))
                 ratios.to_csv(sys.stdout, index=False)
             else:
-                _print(database, curves, baseline, options)
+                _print(database, curves, baseline, options, said)
                 if decision:
                     console.print(decision.sentence)
     return decision.status if decision else 0
 
 
-def _write_report(database: Path, report: Path, folder: Path) -> None:
+def _write_report(database: Path, report: Path, folder: Path) -> Answer:
+    """Write the page, and return the answer, for which nothing need be read again."""
     # takes a second, which a table alone need not wait for
-    from dreamer_study.reports.page.report import write_report
+    from dreamer_study.reports.page.report import write_data
 
-    page = write_report(database, STUDY, folder / "report", papers=False)
+    data = read_study(database, STUDY)
+    page = write_data(data, folder / "report", papers=False)
     with naming(report):
         write_text_atomically(report, page.read_text())
+    return answer_of(data)
 
 
-def _print(database: Path, curves: Curves, baseline: str, options: argparse.Namespace) -> None:
-    """Print what was read, the answer, and the table of ratios."""
+def _print(
+    database: Path,
+    curves: Curves,
+    baseline: str,
+    options: argparse.Namespace,
+    said: Answer | None,
+) -> None:
+    """Print what was read, the answer, and the table of ratios.
+
+    `said` is the answer where it has been read already.
+    """
     for taken in metrics_taken(database):
         console.print(taken)
-    print_answer(read_printed(database, STUDY), baseline, every_row="--csv prints them")
+    print_answer(read_printed(database, STUDY, said), baseline, every_row="--csv prints them")
     console.print()
     _print_notes(curves, warnings=True)
     targets = ask(database, "outcome_targets", study=STUDY)
@@ -130,9 +144,13 @@ def _document(
     baseline: str,
     decision: Decision | None,
     options: argparse.Namespace,
+    said: Answer | None,
 ) -> dict[str, Any]:
-    """Return the fields of the command's JSON document."""
-    answer = read_answer(database, STUDY)
+    """Return the fields of the command's JSON document.
+
+    `said` is the answer where it has been read already.
+    """
+    answer = said or read_answer(database, STUDY)
     return {
         "baseline": baseline,
         "answer": [*answer.sentences, *answer.second],

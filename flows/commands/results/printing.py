@@ -69,10 +69,10 @@ class PrintedAnswer:
     ratios: pd.DataFrame
 
 
-def read_printed(database: Path, study_id: str) -> PrintedAnswer:
-    """Read what `print_answer` prints."""
+def read_printed(database: Path, study_id: str, said: Answer | None = None) -> PrintedAnswer:
+    """Read what `print_answer` prints; `said` is the answer where a report has read it already."""
     ratios = ask(database, "outcome_ratios", study=study_id)
-    return PrintedAnswer(read_answer(database, study_id), ratios)
+    return PrintedAnswer(said or read_answer(database, study_id), ratios)
 
 
 def print_answer(printed: PrintedAnswer, baseline: str, *, every_row: str) -> None:

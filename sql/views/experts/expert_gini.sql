@@ -7,8 +7,7 @@ select
     run_id,
     tokens, -- training tokens at the checkpoint
     depth, -- depth at which experts are selected, from 1; null: the whole model
-    2 * sum(rank * selections) / (experts * sum(selections)) - (experts + 1) / experts
-    as gini, -- Gini coefficient, from 0 (even use) to 1
+    internal.gini(rank, selections, experts) as gini, -- Gini coefficient, from 0 (even use) to 1
     experts, -- number of experts in the pool
     count(*) filter (selections > 0) as experts_used, -- number of experts that were selected at least once
     sum(selections)::bigint as selections

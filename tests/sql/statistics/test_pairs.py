@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from scipy.stats import t as t_distribution
 
 from dreamer_study.sql.statistics.curves import SeedCurves
+from dreamer_study.sql.statistics.errors import jackknife
 from dreamer_study.sql.statistics.pairs import compare_models, comparison_rows
+from dreamer_study.sql.statistics.token_ratios import log_ratios
 
 TOKENS = np.array([10, 20, 40, 80, 160])
 LINE = 0.1 * np.arange(1, 6)  # a tenth for each doubling of the tokens
@@ -45,6 +47,22 @@ def test_both_models_add_their_spread_and_their_degrees_of_freedom() -> None:
     assert found.degrees_of_freedom == pytest.approx(
         sum(parts) ** 2 / (parts[0] ** 2 / 3 + parts[1] ** 2 / 2)
     )
+
+
+def test_curves_without_a_seed_give_what_each_of_them_gives_alone() -> None:
+    random = np.random.default_rng(0)
+    baseline, variant = (
+        SeedCurves(np.log(TOKENS), LINE + random.normal(0, 0.03, (seeds, 5)), None)
+        for seeds in (4, 3)
+    )
+    alone = [
+        [log_ratios(baseline.without_one_seed.of_rows([seed]), variant.mean) for seed in range(4)],
+        [log_ratios(baseline.mean, variant.without_one_seed.of_rows([seed])) for seed in range(3)],
+    ]
+    variance = sum(jackknife(np.array(ratios))[0] for ratios in alone)
+    found = compare_models(baseline, variant)
+    assert found.seed_error == np.sqrt(variance)
+    assert found.ratio == np.exp(log_ratios(baseline.mean, variant.mean)[0])
 
 
 def test_the_range_is_computed_anew_without_each_seed() -> None:

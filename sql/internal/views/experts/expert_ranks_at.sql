@@ -24,7 +24,8 @@ with usage as (
             select (study_id, run_id, max(used.tokens))
             from expert_usage as used
             join internal.model_runs using (run_id)
-            where used.tokens <= coalesce(claimed_tokens, used.tokens)
+            where latest -- else there is nothing to look up, which the plan is to know
+                and used.tokens <= coalesce(claimed_tokens, used.tokens)
             group by study_id, run_id
         ))
 ),

@@ -2,10 +2,11 @@
 -- Of each run the last checkpoint counts.
 create or replace view internal.gini_at_end as
 with ends as (
-    select study_id, variant, model_depth, gini
-    from expert_gini
-    where depth is null and (study_id, run_id) in (select (study_id, run_id) from internal.ended_runs)
-    qualify tokens = max(tokens) over (partition by study_id, run_id)
+    select study_id, variant, model_depth, internal.gini(rank, selections, experts) as gini
+    from internal.latest_expert_ranks
+    where depth is null and total > 0
+        and (study_id, run_id) in (select (study_id, run_id) from internal.ended_runs)
+    group by study_id, variant, model_depth, run_id, experts
 )
 
 select

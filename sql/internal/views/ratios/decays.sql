@@ -3,22 +3,25 @@
 -- have decayed at the end does not know from where: then `decay_from` is 0.
 create or replace view internal.decays as
 with rates as (
-    select
-        model_runs.study_id, model_runs.depth, model_runs.variant, steps.run_id, steps.tokens, steps.learning_rate,
-        max(steps.learning_rate) over run as highest,
-        last_value(steps.learning_rate) over (run order by steps.tokens rows between unbounded preceding and unbounded following)
-            as final
+    select model_runs.study_id, model_runs.depth, model_runs.variant, steps.run_id, steps.tokens, steps.learning_rate
     from steps
     join internal.model_runs using (run_id)
     where steps.tokens > 0 and steps.learning_rate is not null
         and steps.tokens <= coalesce(model_runs.claimed_tokens, steps.tokens)
-    window run as (partition by model_runs.study_id, steps.run_id)
+),
+
+decayed as (
+    select study_id, run_id, max(learning_rate) as highest, arg_max(learning_rate, tokens) as final
+    from rates
+    group by study_id, run_id
+    having final < 0.9 * highest
 ),
 
 runs_with_decay as (
-    select study_id, depth, variant, run_id, max(tokens) filter (learning_rate > 0.99 * highest) as decay_from
+    select study_id, depth, variant, run_id, max(tokens) as decay_from
     from rates
-    where final < 0.9 * highest
+    join decayed using (study_id, run_id)
+    where learning_rate > 0.99 * highest
     group by study_id, depth, variant, run_id
 )
 
