@@ -70,9 +70,9 @@ def ratios(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table
     start = _start(rows, depth, "Training")
     caption = [f"{start} tokens over those of {baseline} to equal scores; below 1 is better."]
     if rows["significant"].notna().any():
+        untested = "; single tasks are not tested" if rows["significant"].isna().any() else ""
         caption.append(
-            f"Bold: significant, with p corrected{correction} by Holm’s method; single tasks are"
-            " not tested."
+            f"Bold: significant, with p corrected{correction} by Holm’s method{untested}."
         )
     caption.append(
         f"To {owner(baseline)}’s best: the ratio to that one score, the hardest; ≥, a lower bound,"
