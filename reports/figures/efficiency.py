@@ -18,7 +18,6 @@ from dreamer_study.reports.figures.ratios import (
     known,
     label,
     mark_of,
-    marks,
     ratio_axis,
 )
 from dreamer_study.reports.figures.rendering import Figure, Panel, figure, panel
@@ -71,7 +70,7 @@ def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
         "At equal final quality: means over the upper fifth of the scores that are compared. Lines:"
         f" 95 % confidence intervals (CI), over seeds and items. {FILLED}{bounds}",
         panels,
-        marks(shown),
+        shown,
         wide=True,
         finding=_finding(rows),
     )
@@ -127,7 +126,7 @@ def cost_ratios(
         " Lines: 95 % confidence intervals (CI) of the tokens, over seeds and items. Ratios in"
         f" tokens alone are tested. {FILLED}",
         panels,
-        marks(shown),
+        shown,
         wide=True,
     )
 

@@ -38,7 +38,8 @@ def ratio_map(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     if rows["variant"].nunique() < 2 or rows["task"].nunique() < 2:
         return None
     records = rows.to_dict("records")
-    excludes_one = (rows["low"] > 1) | (rows["high"] < 1)
+    outside = (rows["low"] > 1) | (rows["high"] < 1)
+    is_coloured = outside & ~rows["within_checkpoint"].astype(bool)
     size = np.log(rows["shown"]).abs().clip(upper=DOUBLE) / DOUBLE
     strength = FAINTEST + (STRONGEST - FAINTEST) * size
     rows = rows.assign(
@@ -46,7 +47,7 @@ def ratio_map(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         label=[label(row) for row in records],
         number=[f"{BOUNDS.get(row['bound'], '')}{ratio(row['shown'])}" for row in records],
         side=np.where(rows["shown"] < 1, "fewer", "more"),
-        strength=strength.where(excludes_one, 0.0),
+        strength=strength.where(is_coloured, 0.0),
     )
     panels = []
     for depth, part in rows.groupby("depth"):
@@ -55,7 +56,7 @@ def ratio_map(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         description = (
             f"Ratios of {counted(part['name'].nunique(), 'benchmark')} and"
             f" {counted(part['variant'].nunique(), 'variant')} at {depth_name(depth).lower()}:"
-            f" {fewer} of {len(part)} intervals are below 1, {len(coloured) - fewer} above 1."
+            f" {fewer} of {len(part)} cells show fewer tokens, {len(coloured) - fewer} more."
         )
         panels.append(panel(depth_name(depth), description, _chart(part), depth=depth))
     return figure(
@@ -72,8 +73,9 @@ def _legend(rows: pd.DataFrame) -> str:
     """Say what the colours mean, and which ratios a benchmark can show at all."""
     text = (
         "Blue: fewer tokens; orange: more; the stronger, the further from 1. A cell has a colour"
-        " where its 95 % confidence interval (CI) excludes 1, without correction for the"
-        f" {counted(len(rows), 'comparison')}: by chance alone about 1 in 20 would have one."
+        " where its 95 % confidence interval (CI) excludes 1 and the models are at least one"
+        f" checkpoint apart, without correction for the {counted(len(rows), 'comparison')}: by"
+        " chance alone about 1 in 20 would have one."
     )
     if rows["bound"].ne("").any():
         text += f" {LEAST} and {MOST} stand before bounds."

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import altair as alt
@@ -32,7 +31,6 @@ TITLE_CHARACTER = 4.8  # pixels of a title
 GAP = 6  # pixels between two of them
 EDGE = 1.2  # between the outermost number and the edge, in which the line of a bound can be seen
 SHAPES = {AT_LEAST: "triangle-right", AT_MOST: "triangle-left"}
-MARKS = ("circle", "square", "diamond", "cross")  # of variants of one colour, as Vega names them
 
 
 DIRECTION = "fewer tokens  ←  1  →  more tokens"  # names the axis: its middle is the baseline
@@ -138,23 +136,12 @@ def distinguished(rows: pd.DataFrame) -> pd.Series:
 
 
 def mark_of(rows: pd.DataFrame, styles: Mapping[str, Style]) -> list[str]:
-    """Return the marks of ratios: a triangle is a bound, all others are as `marks` says."""
-    shapes = {name: style.shape for name, style in marks(styles).items()}
+    """Return the marks of ratios: a triangle is a bound, all others are their variant's own."""
+    shapes = {name: style.vega_shape for name, style in styles.items()}
     return [
-        SHAPES.get(bound) or shapes.get(variant, MARKS[0])
+        SHAPES.get(bound) or shapes.get(variant, "circle")
         for bound, variant in zip(rows["bound"], rows["variant"], strict=True)
     ]
-
-
-def marks(styles: Mapping[str, Style]) -> dict[str, Style]:
-    """Return the styles of variants where shapes mean bounds: circles, as far as colours differ.
-
-    Variants that have a colour for the second time are squares, then diamonds.
-    """
-    drawn = {}
-    for name, style in styles.items():
-        drawn[name] = replace(style, shape=MARKS[style.cycle % len(MARKS)])
-    return drawn
 
 
 def label(row: Mapping[str, Any]) -> str:

@@ -162,11 +162,12 @@ function breakNames(specification) {
   for (const { y } of encodings(specification)) {
     if (y?.type !== "nominal" || !y.axis) continue;
     const name = `(${y.axis.labelExpr ?? "datum.label"})`;
-    const half = `ceil(length(${name}) / 2)`;
+    const blank = `lastindexof(slice(${name}, 0, ${LINE}), ' ')`;
+    const half = `(${blank} > 0 ? ${blank} : ceil(length(${name}) / 2))`;
     const test = `length(${name}) > ${LINE}`;
     y.axis = {
       ...y.axis,
-      labelExpr: `${test} ? [slice(${name}, 0, ${half}), slice(${name}, ${half})] : ${name}`,
+      labelExpr: `${test} ? [slice(${name}, 0, ${half}), trim(slice(${name}, ${half}))] : ${name}`,
       labelFontSize: { condition: { test, value: 9 }, value: 11 },
       labelOffset: { condition: { test, value: -5 }, value: 0 }, // the first line above the middle
       labelLineHeight: 10,

@@ -59,7 +59,7 @@ def ratios(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table
             _scores(row),
             _reached(row),
             _significant(row),
-            _to_the_best(row),
+            _up_to_the_best(row),
             times(row["detectable"]),
             NOTHING if pd.isna(row["seeds"]) else f"{row['seeds']:.0f}",
         ]
@@ -75,8 +75,9 @@ def ratios(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table
             f"Bold: significant, with p corrected{correction} by Holm’s method{untested}."
         )
     caption.append(
-        f"To {owner(baseline)}’s best: the ratio to that one score, the hardest; ≥, a lower bound,"
-        " where the variant never reached that score and its last token counts."
+        f"Up to {owner(baseline)}’s best: the same mean over the upper fifth of {owner(baseline)}’s"
+        " own scores; ≥, a lower bound, where the variant did not reach all of them: for these its"
+        " last token counts."
     )
     if rows["within_checkpoint"].any():
         caption.append(CHECKPOINTS_APART)
@@ -96,7 +97,7 @@ def ratios(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table
             "Scores",
             _reached_head(rows),
             "Significant",
-            f"To {owner(baseline)}’s best",
+            f"Up to {owner(baseline)}’s best",
             "Can detect",
             "Seeds",
         ],
@@ -194,8 +195,8 @@ def _reached(row: Row) -> str:
     return f"no, {score(row['best'], row['metric'])}"
 
 
-def _to_the_best(row: Row) -> str:
-    """Format the ratio to the baseline's best, or its bound where that was never reached."""
+def _up_to_the_best(row: Row) -> str:
+    """Format the ratio up to the baseline's best, a bound where that was never reached."""
     if pd.isna(row["at_least"]) or pd.isna(row["reached"]):
         return NOTHING
     text = times(row["at_least"])

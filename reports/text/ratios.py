@@ -110,8 +110,11 @@ def short_interval(row: Row) -> str:
 
 
 def p_value(value: float) -> str:
-    """Format a p-value: `p 0.04`, `p < 0.001`."""
-    return "p < 0.001" if value < 0.001 else f"p {value:.1g}"
+    """Format a p-value: `p 0.2`, `p < 0.001`; near 0.05 with two digits, `p 0.046`."""
+    if value < 0.001:
+        return "p < 0.001"
+    decides = 0.045 <= value < 0.055
+    return f"p {value:.2g}" if decides else f"p {value:.1g}"
 
 
 def yes_or_no(value: Any) -> str:

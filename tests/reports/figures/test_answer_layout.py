@@ -8,7 +8,7 @@ import pytest
 
 from dreamer_study.reports.data import without_repeats
 from dreamer_study.reports.figures.answer import spread
-from dreamer_study.reports.figures.ratios import DIRECTION, mark_of, marks, ratio_axis
+from dreamer_study.reports.figures.ratios import DIRECTION, mark_of, ratio_axis
 from dreamer_study.reports.style.theme import styles
 
 
@@ -37,12 +37,14 @@ def test_names_keep_the_order_of_their_curves() -> None:
 
 
 def test_variants_of_one_colour_have_different_marks() -> None:
-    looks = marks(styles(["LA", *(f"V{number}" for number in range(12))]))
-    seen = [(style.colour, style.shape) for style in looks.values()]
-    assert len(set(seen)) == 13
-    assert {shape for _, shape in seen[:7]} == {"circle"}
-    rows = pd.DataFrame({"variant": ["V0", "V6", "V6"], "bound": ["", "", "at least"]})
-    assert mark_of(rows, looks) == ["circle", "square", "triangle-right"]
+    looks = styles(["LA", *(f"V{number}" for number in range(12))])
+    rows = pd.DataFrame({"variant": [*looks], "bound": ""})
+    seen = {
+        (looks[name].colour, mark) for name, mark in zip(looks, mark_of(rows, looks), strict=True)
+    }
+    assert len(seen) == 13
+    assert mark_of(rows.head(1), looks) == [looks["LA"].vega_shape], "as everywhere on the page"
+    assert mark_of(rows.tail(1).assign(bound="at least"), looks) == ["triangle-right"]
 
 
 def shown_at(axis: dict, width: float) -> list[float]:

@@ -79,6 +79,13 @@ def test_a_map_is_coloured_where_an_interval_excludes_one() -> None:
     assert "above 1.25 or below 0.80" in drawn.caption
 
 
+def test_a_map_has_no_colour_where_models_are_less_than_a_checkpoint_apart() -> None:
+    rows = many_ratios()
+    is_near = (rows["variant"] == "V11") & rows["task"].isin(TASKS[:5])
+    drawn = ratio_map(rows.assign(within_checkpoint=rows["within_checkpoint"] | is_near), STYLES)
+    assert drawn.finding == "Of 144 cells 7 show fewer tokens and 0 more."
+
+
 def test_one_benchmark_has_no_map() -> None:
     assert ratio_map(many_ratios(TASKS[:1]), STYLES) is None
 

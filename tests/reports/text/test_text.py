@@ -36,7 +36,7 @@ from dreamer_study.reports.text.numbers import (
     times,
     tokens,
 )
-from dreamer_study.reports.text.ratios import leading, weaknesses
+from dreamer_study.reports.text.ratios import leading, p_value, weaknesses
 from dreamer_study.reports.text.token_stream import epochs, repetition, streams
 from tests.reports.small_results import STUDY, entered, model_row, study
 
@@ -100,6 +100,20 @@ def table_of(*rows: Mapping[str, Any]) -> pd.DataFrame:
 
 def said(*rows: Mapping[str, Any], only_task: bool = False) -> list[str]:
     return answers(table_of(*rows), only_task=only_task)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0004, "p < 0.001"),
+        (0.007, "p 0.007"),
+        (0.046, "p 0.046"),
+        (0.052, "p 0.052"),
+        (0.2, "p 0.2"),
+    ],
+)
+def test_a_p_value_says_on_which_side_of_the_limit_it_is(value: float, text: str) -> None:
+    assert p_value(value) == text
 
 
 @pytest.mark.parametrize(
