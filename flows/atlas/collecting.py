@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +67,24 @@ class Family:
 
 
 def collect(
-    results: Sequence[Path], folder: Path, left_out: Sequence[Mapping[str, str]] = ()
+    results: Sequence[Path],
+    folder: Path,
+    left_out: Sequence[Mapping[str, str]] = (),
+    *,
+    kept: Path | None = None,
 ) -> list[str]:
     """Write a world from results files, in the place of what the folder holds.
 
-    `left_out` names architectures without a row, each with its `reason`. Returns the names of
+    `left_out` names architectures without a row, each with its `reason`. `kept` is a results file
+    of the world as it is: its studies stay, but for those that are given anew. Returns the names of
     variants whose trainings are not complete, which are left out. Raises InputError where studies
     differ in what decides how curves compare, trained different baselines, or share a variant.
     """
     families = [read_family(path) for path in results]
+    if kept:
+        given = {family.study_id for family in families}
+        stay = [family for family in read_kept(kept) if family.study_id not in given]
+        families = [*stay, *families]  # so the rows of the baseline stay too
     # the rows of the baseline are taken from the first study that has trained it
     families.sort(key=lambda family: family.baseline not in family.variants)
     baseline = families[0].baseline
@@ -98,27 +107,44 @@ def read_family(path: Path) -> Family:
         if len(studies) != 1:
             raise InputError(f"{path}: holds {len(studies)} studies; give a file of one")
         ((study_id, config),) = studies
-        settings = json.loads(config)["study"]
-        counted = connection.execute(
-            "select variant, count(*) from runs join models using (study_id, model_id)"
-            " where status = 'complete' group by all"
-        ).fetchall()
-        complete = dict(counted)
-        expected = {
-            variant["name"]: len(variant["seeds"] or settings["training"]["seeds"])
-            for variant in settings["models"]["variants"]
-            if not variant["from"]
-        }
-        variants = tuple(name for name in expected if complete.get(name, 0) >= expected[name])
-        inputs = connection.execute("select what, value from internal.study_inputs").fetchall()
-        return Family(
-            study_id=study_id,
-            settings=settings,
-            variants=variants,
-            unfinished=tuple(name for name in expected if name not in variants),
-            inputs=dict(inputs),
-            rows=_rows(connection, study_id, variants),
-        )
+        return _family(connection, study_id, config)
+
+
+def read_kept(path: Path) -> list[Family]:
+    """Read the studies of a world from the results file of its rows.
+
+    Whatever is not in the rows, as the baseline of all studies but one, is not unfinished.
+    """
+    with closing(connect(path, read_only=True)) as connection:
+        studies = connection.execute("select study_id, config from studies order by all").fetchall()
+        return [replace(_family(connection, *study), unfinished=()) for study in studies]
+
+
+def _family(connection: duckdb.DuckDBPyConnection, study_id: str, config: str) -> Family:
+    settings = json.loads(config)["study"]
+    counted = connection.execute(
+        "select variant, count(*) from runs join models using (study_id, model_id)"
+        " where status = 'complete' and study_id = ? group by all",
+        [study_id],
+    ).fetchall()
+    complete = dict(counted)
+    expected = {
+        variant["name"]: len(variant["seeds"] or settings["training"]["seeds"])
+        for variant in settings["models"]["variants"]
+        if not variant["from"]
+    }
+    variants = tuple(name for name in expected if complete.get(name, 0) >= expected[name])
+    inputs = connection.execute(
+        "select what, value from internal.study_inputs where study_id = ?", [study_id]
+    ).fetchall()
+    return Family(
+        study_id=study_id,
+        settings=settings,
+        variants=variants,
+        unfinished=tuple(name for name in expected if name not in variants),
+        inputs=dict(inputs),
+        rows=_rows(connection, study_id, variants),
+    )
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, study_id: str, variants: Sequence[str]) -> Tables:

@@ -2,9 +2,9 @@
 
     python docs/results/atlas/rows.py mixture runs/mixture-dense runs/mixture-experts ...
 
-Give every study of the world each time: its folder or its results file. A variant whose trainings
-are not all complete is left out and named. `left_out.yaml` says what could not be measured, and
-why. Afterwards `python docs/results/atlas/page.py` writes the page.
+Give the folders or the results files of new studies: those that the package has already stay. A
+variant whose trainings are not all complete is left out and named. `left_out.yaml` says what could
+not be measured, and why. Afterwards `python docs/results/atlas/page.py` writes the page.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from dreamer_study.flows.atlas.bundled import WORLDS
+from dreamer_study.flows.atlas.bundled import WORLDS, results_file, worlds
 from dreamer_study.flows.atlas.collecting import collect
 from dreamer_study.flows.atlas.table import read_folder
 from dreamer_study.pipeline.errors import InputError
@@ -28,7 +28,8 @@ def main(world: str, *studies: str) -> None:
     results = [results_of(Path(study)) for study in studies]
     left_out = yaml.safe_load(LEFT_OUT.read_text(encoding="utf-8")).get(world) or {}
     reasons = [{"variant": name, "reason": reason} for name, reason in left_out.items()]
-    unfinished = collect(results, WORLDS / world, reasons)
+    kept = results_file(world) if world in worlds() else None
+    unfinished = collect(results, WORLDS / world, reasons, kept=kept)
     names = read_folder(WORLDS / world).architectures["variant"]
     print(f"{world}: {len(names)} architectures: {', '.join(names)}")
     if unfinished:

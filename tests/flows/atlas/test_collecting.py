@@ -102,6 +102,23 @@ def test_losses_of_items_stay_behind(world: Path) -> None:
     assert set(items["metric"]) == {"acc"}
 
 
+def test_studies_that_a_world_has_stay_and_one_that_is_given_anew_takes_its_own_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundled, "WORLDS", tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    dense = family(tmp_path / "dense.duckdb", ["LA", "Llama"])
+    recurrent = family(tmp_path / "recurrent.duckdb", ["LA", "DR"])
+    at_once, in_turn = tmp_path / "at_once", tmp_path / "in_turn"
+    collect([dense, recurrent], at_once)
+    collect([dense], in_turn)
+    for study in (recurrent, recurrent):
+        assert collect([study], in_turn, kept=bundled.results_file("in_turn")) == []
+        for name in ("ratios", "architectures"):
+            made = getattr(read_folder(in_turn), name)
+            pd.testing.assert_frame_equal(made, getattr(read_folder(at_once), name), rtol=SAME)
+
+
 def test_families_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     def error(*paths: Path) -> str:
         with pytest.raises(InputError) as caught:
