@@ -215,7 +215,7 @@ def _chart(
     points = base.mark_point(size=80, opacity=1, strokeWidth=1.6).encode(
         x=x,
         color=chart.colour(styles),
-        shape=alt.Shape("mark:N", scale=None, legend=None),
+        shape=alt.Shape("symbol:N", scale=None, legend=None),
         fill=alt.condition("datum.hollow", alt.value(LIGHT["paper"]), chart.colour(styles)),
         tooltip=chart.tooltip(
             ("variant:N",), ("name:N", "", "measure"), ("label:N", "", "ratio (95 % CI)")
@@ -232,7 +232,7 @@ def _chart(
         "bound",
         "hollow",
         "label",
-        "mark",
+        "symbol",
     ]
     has_room = f"(width || {chart.WIDE}) >= {LABELLED_FROM}"
     layers = [
@@ -251,7 +251,7 @@ def _chart(
     ]
     return chart.layered(
         *layers,
-        data=chart.records(rows.assign(mark=mark_of(rows, styles)), fields),
+        data=chart.records(rows.assign(symbol=mark_of(rows, styles)), fields),
         width=chart.WIDE,
         # no step: Vega-Lite warns of one beside a fitted width
         height=22 * lines,

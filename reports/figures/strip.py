@@ -52,7 +52,7 @@ def strip(
     drawn = drawn.assign(
         row=TOP + ROW * drawn["variant"].map(order).astype(float) + 24,
         hollow=~distinguished(drawn),
-        mark=mark_of(drawn, styles),
+        symbol=mark_of(drawn, styles),  # not "mark": Altair takes a field of that name for a mark
         missed=~drawn["reached"].astype("boolean").fillna(True).astype(bool),
     )
     limits = drawn[["shown", "low", "high"]].astype(float)
@@ -66,7 +66,7 @@ def strip(
     axis = ratio_axis(low, high, title=TITLE, usual=WIDTH)
     x = alt.X("shown:Q", title=TITLE, scale=scale, axis=axis)
     row_of = alt.YValue({"expr": "datum.row"})
-    fields = ["variant", "shown", "least", "most", "bound", "hollow", "missed", "row", "mark"]
+    fields = ["variant", "shown", "least", "most", "bound", "hollow", "missed", "row", "symbol"]
     base = alt.Chart(chart.records(drawn, fields)).transform_filter(is_answer)
     base = base.encode(y=row_of, color=chart.colour(styles))
     fill = alt.condition("datum.hollow", alt.value(LIGHT["paper"]), chart.colour(styles))
@@ -81,7 +81,7 @@ def strip(
             x=alt.X("least:Q", title=TITLE, scale=scale), x2=alt.X2("most:Q")
         ),
         base.mark_point(size=70, opacity=1, strokeWidth=1.6).encode(
-            x=x, fill=fill, shape=alt.Shape("mark:N", scale=None, legend=None)
+            x=x, fill=fill, shape=alt.Shape("symbol:N", scale=None, legend=None)
         ),
         beyond.encode(x=alt.XValue("width"), text=alt.value("→")),
         _heading(headings, slider["name"]),

@@ -269,7 +269,7 @@ def tuned(prepared: Planned, tmp_path: Path, tune: dict[str, Any] = TUNE) -> Pla
     return plan
 
 
-def test_all_combinations_are_tried_the_edges_grow_and_each_run_has_what_was_chosen(
+def test_all_combinations_are_tried_then_neighbours_of_the_best_and_each_run_has_what_was_chosen(
     prepared: Planned, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = tuned(prepared, tmp_path)
@@ -279,9 +279,12 @@ def test_all_combinations_are_tried_the_edges_grow_and_each_run_has_what_was_cho
     assert "own seed 900 decay 0.5" in first
     names = search(plan, best_at(2e-3, 0.1, 0.5))
     assert names[: len(first)] == first
-    # weight decay 1 and decay 1 lie beyond the edges that were best, for LA and own alike
-    assert len(names) == 3 * 3 * 3 + 3
-    assert "LA seed 900 rate 0.002, weight decay 1, decay 1" in names
+    # weight decay 1 and decay 1 lie beyond the values of LA that were best, decay 1 beyond own's
+    assert sorted(names[len(first) :]) == [
+        "LA seed 900 rate 0.002, weight decay 0.1, decay 1",
+        "LA seed 900 rate 0.002, weight decay 1, decay 0.5",
+        "own seed 900 decay 1",
+    ]
     chosen = {run.model.variant: run.content["training"] for run in plan.runs}
     assert chosen["LA"]["learning_rate"] == 2e-3
     assert chosen["LA"]["weight_decay"] == 0.1
