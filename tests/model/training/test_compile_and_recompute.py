@@ -94,7 +94,10 @@ def test_compiled_once_for_all_depths_and_steps(config, as_gpu):
     expected = gradients(model, random_tokens(), documents=random_documents())
     assert_near(gradients(compiled, random_tokens(), documents=random_documents()), expected)
     graphs = counters["stats"]["unique_graphs"]
-    assert graphs <= (10 if config.depth_attention else 4)  # attention along six depths has six
+    most = 10 if config.depth_attention else 4  # attention along six depths has six
+    has_own_layers = config.prelude + config.coda > 0
+    # layers around the recurrent one have fewer experts, in weights of another shape
+    assert graphs <= most + has_own_layers
     assert not counters["graph_break"]
     with dynamo.patch(error_on_recompile=True):
         gradients(compiled, random_tokens().flip(0), documents=random_documents())
