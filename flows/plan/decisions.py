@@ -42,8 +42,8 @@ def choose_settings(plan: Plan, search: list[Run]) -> None:
     A training has ended when it was evaluated or has failed. A model without settings at which
     every training ended well gets none, and is not trained; the others do not wait.
     """
-    search_goes_on = len(plan.tuning_runs) > len(search)
-    if not plan.search_ended(search) or search_goes_on:
+    search_continues = len(plan.tuning_runs) > len(search)
+    if not plan.search_ended(search) or search_continues:
         return
     rows = plan.searched(search)
     chosen = best_settings(rows)

@@ -23,7 +23,7 @@ SETTINGS = {"learning_rate": "rate", "weight_decay": "weight decay", "decay": "d
 OTHERS = ("weight_decay", "decay")
 MOST = {"decay": 1.0}  # beyond which nothing is tried
 MOST_ROUNDS = 4
-"""How often a search goes on beside its best: a loss may fall to the end of all numbers."""
+"""How often a search continues beside its best: a loss may fall to the end of all numbers."""
 
 Row = Mapping[str, Any]
 Model = tuple[str, int]  # variant and depth

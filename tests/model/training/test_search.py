@@ -1,4 +1,4 @@
-"""The search for settings: what is chosen, and how it goes on."""
+"""The search for settings: what is chosen, and how it continues."""
 
 import math
 
