@@ -1,6 +1,6 @@
 """Record by what a run was computed: its devices, and the compiled C engine of a CPU.
 
-A resumed run continues to the same bits by the same engine only. The library of another processor or
+A resumed run has the same bits by the same engine only. The library of another processor or
 compiler, and torch's operations where there is none, sum in another order. Nothing is refused then:
 a study may move to another machine. But the run's row, and the report, say from where on the
 numbers are those of another computer.
