@@ -69,11 +69,7 @@ def results_file(world: str) -> Path:
     temporary folder that goes with this process. Raises InputError where the atlas has no such
     world.
     """
-    return _results_file(world_folder(world))
-
-
-@cache
-def _results_file(folder: Path) -> Path:
+    folder = world_folder(world)
     # with DuckDB, which the table of the atlas does without
     from dreamer_study.sql.definitions import LAYOUT
     from dreamer_study.sql.results import ingest
@@ -104,6 +100,12 @@ def _cache() -> Path:
             return folder
     except OSError:
         pass  # a home that cannot be written
+    return _temporary_folder()
+
+
+@cache
+def _temporary_folder() -> Path:
+    """Return a folder of this process, which goes with it."""
     temporary = Path(tempfile.mkdtemp(prefix="dreamer-atlas-"))
     atexit.register(shutil.rmtree, temporary, ignore_errors=True)
     return temporary

@@ -47,9 +47,14 @@ def test_rows_come_from_the_package_with_their_origin() -> None:
 def test_a_cache_that_cannot_be_written_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", "file")
-    bundled._results_file.cache_clear()
     assert read_origins(load_study(joined()))["LA"].results.exists()
-    bundled._results_file.cache_clear()
+
+
+def test_a_cache_that_was_cleaned_is_filled_again() -> None:
+    kept = bundled.results_file("tiny")
+    kept.unlink()
+    assert bundled.results_file("tiny") == kept
+    assert kept.exists()
 
 
 def test_a_name_that_the_atlas_does_not_have_is_one_line() -> None:
