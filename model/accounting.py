@@ -9,6 +9,7 @@ inference (Eq. 8).
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from dreamer_study.model.dreamer_config import DreamerConfig
@@ -35,7 +36,16 @@ class Resources:
 
 def resources(config: DreamerConfig, length: float = 1024) -> Resources:
     """Count what a model costs; FLOPs are those per token of a text of `length` tokens."""
-    return Resources(parameters(config), flops_per_token(config, length), memory_bytes(config))
+    flops = flops_per_token(config, length)
+    remarks: tuple[str, ...] = ()
+    if config.recurrence_after:
+        early = dataclasses.replace(config, recurrence_after=0, depth=config.plain_layers + 1)
+        share = flops_per_token(early, length) / flops
+        remarks = (
+            f"FLOPs a token are those of all iterations; before {config.recurrence_after:,} tokens"
+            f" it has about {share:.0%} of them",
+        )
+    return Resources(parameters(config), flops, memory_bytes(config), remarks)
 
 
 def parameters(config: DreamerConfig) -> int:

@@ -41,6 +41,7 @@ OPTIONAL = (
     "auxiliary_loss",
     "parameter_groups",
     "decayed_parameters",
+    "begin_step",
     "counts",
     "update_balance",
     "new_cache",
@@ -142,6 +143,14 @@ class Network(nn.Module):
     def decayed_parameters(self) -> list[nn.Parameter]:
         """List the parameters under weight decay: of two or more dimensions, so no gain or bias."""
         return [parameter for parameter in self.parameters() if parameter.ndim >= 2]
+
+    def begin_step(self, tokens: int) -> bool | None:
+        """Prepare for a step of the optimiser, before which the training has read `tokens` tokens.
+
+        A model whose form changes while it is trained changes it here, in a buffer: a checkpoint
+        holds nothing else. True says that it computes in another way from now on.
+        """
+        return False
 
     def counts(self) -> list[Tensor]:
         """List the tensors in which a step counts, such as the selections of experts.

@@ -10,8 +10,9 @@ block runs at all depths (recurrent), or each depth has a block of its own (laye
     x_{l+1} = Norm(y_l)                          x_{l+1} = y_l
     logits = x_{L+1} W_head^T                    logits = Norm(x_{L+1}) W_head^T
 
-A recurrent model may have layers of their own before and after its block (`prelude`, `coda`), and
-layers may share one pool of experts (`expert_pool`): docs/model.md.
+A recurrent model may have layers of their own before and after its block (`prelude`, `coda`), it
+may iterate its block from some point of the training on (`recurrence_after`), and layers may share
+one pool of experts (`expert_pool`): docs/model.md.
 
 Norm is RMSNorm with a learned gain. This file and `model/layers/`, which holds the attentions, are
 the mathematics; `model/ops/` chooses how an operation is computed, and `model/ops/reference.py`
@@ -144,6 +145,9 @@ class Dreamer(DreamerNetwork):
         self.pool = ExpertPool(config) if config.expert_pool else None
         self.gain = nn.Parameter(torch.empty(config.hidden_size))
         self.head = nn.Parameter(torch.empty(config.vocabulary_size, config.hidden_size))
+        if config.recurrence_after:
+            # whether the block is iterated by now; saved with the weights, as they depend on it
+            self.register_buffer("iterates", torch.zeros((), dtype=torch.bool))
         if not self.embedding.is_meta:  # no values to set, and torch takes seconds to find that out
             self.reset_parameters()
 
@@ -272,12 +276,13 @@ class Dreamer(DreamerNetwork):
         return of_positions.unsqueeze(1), of_heads, of_routing
 
     def checked_depth(self, depth: int | None) -> int:
-        """Return the depth to run at, by default the model's own.
+        """Return the depth to run at, by default that at which the model is trained by now.
 
         Raises InputError where the model cannot run at `depth`.
         """
         if depth is None:
-            return self.config.depth
+            iterates = not self.config.recurrence_after or bool(self.iterates)
+            return self.config.depth if iterates else self.config.plain_layers + 1
         if not self.config.recurrent and depth != self.config.depth:
             raise InputError(
                 f"depth is {depth!r}, but a layered model has weights for exactly"
@@ -310,6 +315,14 @@ class Dreamer(DreamerNetwork):
         gains = [parameter for parameter in others if parameter.ndim < 2]
         matrices = [parameter for parameter in others if parameter.ndim >= 2]
         return [*groups, {"params": matrices}, {"params": gains, "weight_decay": 0.0}]
+
+    def begin_step(self, tokens: int) -> bool:
+        """Iterate the recurrent block from `recurrence_after` tokens of training on."""
+        if not self.config.recurrence_after:
+            return False
+        before = self.checked_depth(None)
+        self.iterates.fill_(tokens >= self.config.recurrence_after)
+        return self.checked_depth(None) != before
 
     def counts(self) -> list[Tensor]:
         """List how often each router has selected each of its experts since the last update."""
@@ -355,7 +368,8 @@ def _of_layers(config: DreamerConfig) -> list[DreamerConfig]:
     """
     if not config.recurrent:
         return [config] * config.depth
-    plain = dataclasses.replace(config, recurrent=False, prelude=0, coda=0)
+    none = {"recurrent": False, "prelude": 0, "coda": 0, "recurrence_after": 0}
+    plain = dataclasses.replace(config, **none)
     return [*[plain] * config.prelude, config, *[plain] * config.coda]
 
 

@@ -12,6 +12,7 @@ from dreamer_study.pipeline.settings import checked
 LARGEST = 2**31 - 1  # of any size: beyond every machine, and within every type of number
 Size = Annotated[int, Field(ge=1, le=LARGEST)]
 Count = Annotated[int, Field(ge=0, le=LARGEST)]
+Tokens = Annotated[int, Field(ge=0)]
 Even = Annotated[Size, Field(multiple_of=2)]  # positions rotate pairs
 Fourfold = Annotated[Size, Field(multiple_of=4)]  # one half of the rotated pairs turns backwards
 Base = Annotated[float, Field(gt=1, le=LARGEST)]
@@ -24,7 +25,7 @@ MIXTURES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 # Fields that came later: a model that leaves them at their defaults is described, and its runs are
 # named, as before there were these fields.
-LATER = ("prelude", "coda", "expert_pool")
+LATER = ("prelude", "coda", "expert_pool", "recurrence_after")
 
 
 @checked("model configuration")
@@ -92,6 +93,8 @@ class DreamerConfig:
     """Layers of their own after the recurrent layer; `depth` counts them."""
     expert_pool: bool = False
     """One pool of experts for all layers; attention and router are each layer's own (UniPool)."""
+    recurrence_after: Tokens = 0
+    """Tokens of training after which the recurrent layer is iterated; before, it is used once."""
 
     @model_validator(mode="after")
     def _fits(self) -> DreamerConfig:
@@ -119,7 +122,7 @@ class DreamerConfig:
     @model_validator(mode="after")
     def _has_a_form(self) -> DreamerConfig:
         own = self.prelude + self.coda
-        for name in ("prelude", "coda"):
+        for name in ("prelude", "coda", "recurrence_after"):
             if getattr(self, name) and not self.recurrent:
                 raise ValueError(
                     f"{name} is {getattr(self, name)}, but only a recurrent model has one"
@@ -183,9 +186,10 @@ class DreamerConfig:
     def other_depths(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
         """Return which of the wanted depths a trained model can run at besides its own.
 
-        If the model is recurrent all that leave its recurrent layer a pass or more, else none.
+        If the model is recurrent all that leave its recurrent layer a pass or more, else none; none
+        either where its recurrence begins late, as what it has been trained at is the question.
         """
-        if not self.recurrent:
+        if not self.recurrent or self.recurrence_after:
             return ()
         least = self.plain_layers + 1
         return tuple(depth for depth in wanted if depth != self.depth and depth >= least)

@@ -35,6 +35,7 @@ SHORT = 131  # tokens of the rows that are cut in many places; no multiple of a 
 # In the message of a model without a kernel for a CPU.
 OF_A_DEVICE = re.compile(r"\b(cuda|cpu|gpu|triton)\b", re.IGNORECASE)
 TIMES = 6  # that a model is asked again which may draw one of few numbers
+MANY_TOKENS = 10**15  # more than any training reads
 SEVERAL = 3  # rows of a batch, for what shows in a batch alone
 
 
@@ -139,11 +140,31 @@ def _check_training(
         )
         return
     _check_causal(config, model, tokens, _cuts(tokens.shape[1]))
+    changed = _changed_by_steps(model)
+    if changed:
+        yield (
+            f"changes {first_of(changed)} in begin_step, which no state holds: checkpoints are"
+            " evaluated without the change; make it a buffer"
+        )
     if kept:
         yield (
             f"keeps values from one call to the next{names} that no state holds: a run that is"
             " continued begins without them"
         )
+
+
+def _changed_by_steps(model: Network) -> list[str]:
+    """Name the plain values that `begin_step` changes on the way from the first step to the last.
+
+    Raises ModelFailed where the method fails.
+    """
+    before = plain_values(model)
+    try:
+        for tokens in (0, MANY_TOKENS):
+            model.begin_step(tokens)
+    except (Exception, SystemExit) as error:  # any error of the user's code
+        raise model.failed("begin_step", error) from error
+    return changed_values(before, plain_values(model))
 
 
 def _is_of_the_device(error: ModelFailed) -> bool:

@@ -134,7 +134,7 @@ def _score_benchmark(
         del rows["answers"]
     if not compared:
         return rows
-    computed_at = depth or model.model.config.depth
+    computed_at = model.model.checked_depth(depth)
     by_depth = {"depth_evaluations": rows_beside(rows["evaluations"], computed_at)}
     return by_depth if depth else {**rows, **by_depth}
 

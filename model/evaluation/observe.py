@@ -31,11 +31,13 @@ def observe(model: Network, batches: Sample) -> dict[str, dict[str, np.ndarray]]
     """Run an `observable` model over batches; return columns of `depth_attention`, `expert_usage`.
 
     Scores are means over the real tokens (padding left out), of a query depth over the key depths
-    up to itself; none without attention along the depth. Depths count from 1, experts from 0: a
-    layered model has experts of its own at every depth, so equal numbers are different experts.
+    up to itself; none without attention along the depth. A model that does not iterate its block
+    yet has fewer depths. Depths count from 1, experts from 0: a layered model has experts of its
+    own at every depth, so equal numbers are different experts.
     Counts and biases of the balance are left as they are.
     """
-    L, E = model.config.depth, model.config.experts
+    L = model.checked_depth(None)
+    E = model.config.experts
     scores = torch.zeros(L, L, dtype=torch.float64)
     selections = torch.zeros(L, E, dtype=torch.long)
     tokens = 0

@@ -39,7 +39,8 @@ from dreamer_study.pipeline.settings import read_object
 CODE = Path(__file__).parent / "code"
 OF_DREAMER = ("causal_language_model.py", "configuration_dreamer.py", "modeling_dreamer.py")
 OF_OWN_CLASS = ("causal_language_model.py", "configuration_own_class.py", "modeling_own_class.py")
-OF_TRAINING = ".router.counts"  # ends the names of tensors that the forward pass does not read
+# end the names of tensors that the forward pass of a trained model does not read
+OF_TRAINING = (".router.counts", "iterates")
 NEAR = 2e-5  # relative to the largest logit: what the order of sums may change
 ROW = 64  # tokens of the rows that are compared
 
@@ -57,6 +58,12 @@ def write_folder(folder: Path, network: Network, tokenizer: Path, code: Path | N
     end_token = network.tokenizer.end_token
     marks = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), end_token)
     if isinstance(config, DreamerConfig):
+        if network.checked_depth(None) != config.depth:
+            raise InputError(
+                f"this checkpoint is from before the recurrent layer is iterated (recurrence_after:"
+                f" {config.recurrence_after:,} tokens), and a folder holds a model that iterates"
+                " it; export a later checkpoint"
+            )
         tensors = {
             name: tensor
             for name, tensor in network.state_dict().items()

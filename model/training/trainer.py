@@ -222,6 +222,9 @@ class Trainer:
         rates and averages from 1.
         """
         batch = self._batch(self.step)
+        is_another = self.model.begin_step(self.tokens)
+        if is_another and self._compiled:
+            torch.compiler.set_stance("default")  # for the new shapes
         loss = self._backward(batch)
         if self.ranks.count > 1:
             self._share_gradients()  # first, as all ranks must reduce the same list of tensors

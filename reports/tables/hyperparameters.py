@@ -37,6 +37,7 @@ OF_MODELS: dict[str, Value] = {
     "Iterations of a layer": lambda c: _iterations(c) if c.get("recurrent", True) else 1,
     "Layers before the iterated one": "prelude",
     "Layers after the iterated one": "coda",
+    "Iterated after tokens of training": "recurrence_after",
     "EA: one pool of experts for all layers": lambda c: "yes" if c.get("expert_pool") else None,
     "EA: intermediate size of an expert": "expert_size",
     "EA: experts": "experts",

@@ -69,6 +69,8 @@ def architecture_in_words(config: Any) -> str:
         text = "a layer of its own for each depth"
     if values.get("depth_attention"):
         text += ", attention over depths"
+    if values.get("recurrence_after"):
+        text += f", once until {values['recurrence_after']:,} tokens"
     if values.get("expert_pool"):
         text += ", one pool of experts for all layers"
     return text

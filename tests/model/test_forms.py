@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dreamer_study.model import ops
-from dreamer_study.model.accounting import flops_per_token, parameters
+from dreamer_study.model.accounting import flops_per_token, parameters, resources
 from dreamer_study.model.config import la
 from dreamer_study.model.dreamer import Block, Dreamer
 from dreamer_study.model.dreamer_config import DreamerConfig
@@ -23,6 +23,7 @@ from tests.model.tiny_network import (
     DR_DA,
     FORMS,
     LA,
+    LATE,
     build,
     counts_of,
     gradients,
@@ -85,6 +86,8 @@ def test_a_form_is_described_by_its_own_fields_and_read_again():
         ),
         ({"recurrent": True, "expert_pool": True}, "has one pool of experts already"),
         ({"expert_pool": 1}, "expert_pool is 1"),
+        ({"recurrence_after": 100}, "recurrence_after is 100, but only a recurrent model has one"),
+        ({"recurrent": True, "recurrence_after": -1}, "recurrence_after is -1"),
     ],
 )
 def test_forms_that_make_no_sense_are_refused(changes, said):
@@ -255,6 +258,41 @@ def test_a_copy_of_a_model_has_a_pool_of_its_own():
     with torch.no_grad():
         model.pool.inward.zero_()
     assert other.pool.inward.any()
+
+
+# Recurrence that begins late
+
+
+def test_until_it_begins_the_recurrent_layer_is_used_once():
+    config = LATE
+    late = build(config)
+    at_once = build(FORMS["DR+DA+own"])
+    tokens = random_tokens()
+    with torch.no_grad():
+        expected = {depth: at_once(tokens, depth=depth) for depth in (4, 5)}
+        assert torch.equal(late(tokens), expected[4])
+        assert [late.begin_step(read) for read in (0, 99, 100, 101)] == [False, False, True, False]
+        assert torch.equal(late(tokens), expected[5])
+        assert torch.equal(late.for_inference()(tokens), at_once.for_inference()(tokens))
+    assert parameters(config) == parameters(at_once.config)
+    assert config.other_depths((1, 4, 5, 8)) == ()
+
+
+def test_a_checkpoint_knows_whether_recurrence_has_begun():
+    config = LATE
+    model = build(config)
+    other = Dreamer(config).double()
+    for read in (99, 100):
+        model.begin_step(read)
+        other.load_state_dict(model.state_dict())
+        with torch.no_grad():
+            assert torch.equal(other(random_tokens()), model(random_tokens()))
+
+
+def test_a_late_model_says_what_its_flops_are():
+    (remark,) = resources(LATE).remarks
+    assert "before 100 tokens" in remark
+    assert not resources(FORMS["DR+DA+own"]).remarks
 
 
 # Costs

@@ -43,6 +43,7 @@ FORMS = {
     "LA+pool": dataclasses.replace(LA, expert_pool=True),
     "DR+DA+own+pool": dataclasses.replace(DR_DA, **AROUND, expert_pool=True),
 }
+LATE = dataclasses.replace(FORMS["DR+DA+own"], recurrence_after=100)
 VARIANTS = [
     *(pytest.param(config, id=config.variant) for config in (LA, LA_DA, DR, DR_DA)),
     *(pytest.param(config, id=name) for name, config in FORMS.items()),

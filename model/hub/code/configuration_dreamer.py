@@ -30,6 +30,7 @@ SIZES = {
     "prelude": 0,  # layers of their own before the recurrent one
     "coda": 0,  # layers of their own after it
     "expert_pool": False,  # whether all layers share one pool of experts
+    "recurrence_after": 0,  # tokens of training after which the recurrent layer was iterated
 }
 
 

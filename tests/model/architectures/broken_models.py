@@ -199,6 +199,23 @@ class Remembers(Tokens):
         return x
 
 
+class GrowsUnseen(Tokens):
+    """Change with the training by a value that no buffer holds."""
+
+    share = 0.0
+
+    def begin_step(self, tokens):
+        self.share = min(1.0, tokens / 1000)
+
+    def mixed(self, x):
+        return x * (1 + self.share)
+
+
+class FailsToBegin(Tokens):
+    def begin_step(self):
+        pass
+
+
 class Windows(Tokens):
     """Attend within chunks of eight tokens, whole squares of which are computed."""
 

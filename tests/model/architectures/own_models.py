@@ -155,6 +155,9 @@ class Whole(nn.Module):
     def decayed_parameters(self):
         return [self.head.weight]
 
+    def begin_step(self, tokens):
+        return False
+
     def update_balance(self):
         self.steps += 1
 
@@ -166,6 +169,20 @@ class Whole(nn.Module):
 
     def flops_per_token(self, length):
         return 2.0 * self.head.weight.numel()
+
+
+class Grows(Mean):
+    """Add the token's own vector from 1,000 tokens of training on."""
+
+    def __init__(self, vocabulary_size, sequence_length, **sizes):
+        super().__init__(vocabulary_size, sequence_length, **sizes)
+        self.register_buffer("grown", torch.zeros((), dtype=torch.bool))
+
+    def begin_step(self, tokens):
+        self.grown.fill_(tokens >= 1000)
+
+    def forward(self, tokens):
+        return super().forward(tokens) + self.head(self.tokens(tokens)) * self.grown
 
 
 class NoDepth(Whole):

@@ -17,7 +17,7 @@ from dreamer_study.pipeline.errors import InputError
 from tests.model.test_contract import HERE, OWN, described
 
 
-@pytest.mark.parametrize(("name", "values"), [*OWN, ("Rare", {}), ("NoDepth", {})])
+@pytest.mark.parametrize(("name", "values"), [*OWN, ("Rare", {}), ("NoDepth", {}), ("Grows", {})])
 def test_models_that_keep_the_contract_pass(name: str, values: dict[str, Any]) -> None:
     assert check_contract(described(name, values), code=HERE, trust_code=True) == ()
 
@@ -67,6 +67,7 @@ def broken(name: str, length: int = 40) -> ModuleConfig:
         ("Lazy", "lazy.weight has no shape before a forward pass"),
         ("DoubleForAll", "calls torch.set_default_dtype while it runs"),
         ("OneOfTwo", "other logits for the same tokens"),
+        ("FailsToBegin", r"begin_step failed: .*TypeError"),
         ("Names", "decayed_parameters.. must list parameters, but has a str"),
     ],
 )
@@ -100,6 +101,7 @@ def test_a_module_without_a_hash_is_one_line() -> None:
         ("Frozen", "computes inner without gradients"),
         ("Remembers", r"keeps values from one call to the next \(newest\)"),
         ("CountsCalls", r"counts its calls \(calls\)"),
+        ("GrowsUnseen", "changes share in begin_step, which no state holds"),
     ],
 )
 def test_what_a_reader_must_know_is_a_remark(name: str, said: str) -> None:

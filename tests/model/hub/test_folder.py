@@ -23,7 +23,7 @@ from dreamer_study.model.evaluation.tokenizer import load_tokenizer
 from dreamer_study.model.hub.folder import write_folder
 from dreamer_study.model.module_config import ModuleConfig
 from dreamer_study.pipeline.errors import InputError
-from tests.model.tiny_network import DR_DA, FORMS, LA, VARIANTS, build
+from tests.model.tiny_network import DR_DA, FORMS, LA, LATE, VARIANTS, build
 
 pytest.importorskip("transformers")
 
@@ -247,3 +247,16 @@ def test_a_class_that_needs_this_project_is_refused(tmp_path: Path) -> None:
     exported.mkdir()
     with pytest.raises(InputError, match=r"cannot load the model without this project: .*dreamer"):
         write_folder(exported, network, tokenizer, code)
+
+
+def test_a_model_is_exported_when_its_recurrence_has_begun(tmp_path: Path) -> None:
+    network = build(LATE, torch.float32).eval()
+    tokenizer = tokenizer_folder(tmp_path / "tokenizer", 1)
+    network.tokenizer = load_tokenizer(tokenizer)
+    exported = tmp_path / "exported"
+    exported.mkdir()
+    with pytest.raises(InputError, match=r"100 tokens.*export a later checkpoint"):
+        write_folder(exported, network, tokenizer)
+    assert not any(exported.iterdir())
+    network.begin_step(100)
+    write_folder(exported, network, tokenizer)
