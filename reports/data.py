@@ -122,10 +122,11 @@ QUERIES = {
         " = ? order by m.depth, v.place, r.seed, r.run_id"
     ),
     # Backward takes twice as much as forward. Seconds are those of the device that trained, in the
-    # median of the runs.
+    # median of the runs; the spread is how many times as fast as its slowest run the fastest was.
     "costs": (
         "select m.depth, m.variant, 3 * any_value(flops_per_token) as flops, 1 /"
-        " median(tokens_per_second) as seconds from internal.model_runs m left join models using"
+        " median(tokens_per_second) as seconds, max(tokens_per_second) / min(tokens_per_second) as"
+        " spread from internal.model_runs m left join models using"
         " (study_id, model_id) where study_id = ? group by all"
     ),
     "elsewhere": "select variant, origin from origins where study_id = ? order by variant",

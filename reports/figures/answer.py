@@ -18,8 +18,8 @@ import pandas as pd
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.ratios import (
-    FILLED,
     label,
+    what_filled_means,
     with_bounds,
 )
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
@@ -80,7 +80,8 @@ def answer(
     shown = present(styles, curves)
     panels = []
     dashes = ""
-    for depth, rows in ordered(with_bounds(leading(ratios)), styles).groupby("depth"):
+    led = with_bounds(leading(ratios))
+    for depth, rows in ordered(led, styles).groupby("depth"):
         first = _most_common_measure(rows)
         keys = pd.DataFrame([first])[["depth", "task", "metric"]]
         curve = curves.merge(keys)
@@ -108,7 +109,7 @@ def answer(
         f" {chart.of_bands(curves['seeds'])} {arrow} leads from {baseline}, the baseline, to a"
         " variant at equal height, and is as long as the ratio; a dashed arrow is a bound."
         f"{dashes} The strip has the ratios with 95 % confidence intervals (CI), over seeds and"
-        f" items, each at the scores that the variant and {baseline} both reached. {FILLED}"
+        f" items, each at the scores that the variant and {baseline} both reached. {what_filled_means(led)}"
         f" → at the edge: {baseline}’s best was never reached."
     )
     # no legend: the names are at the ends of the curves

@@ -12,13 +12,13 @@ from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.ratios import (
     DIRECTION,
     EDGE,
-    FILLED,
     by_effect,
     distinguished,
     known,
     label,
     mark_of,
     ratio_axis,
+    what_filled_means,
 )
 from dreamer_study.reports.figures.rendering import Figure, Panel, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style, present
@@ -28,6 +28,7 @@ from dreamer_study.reports.text.ratios import leading, read_for
 from dreamer_study.sql.names import AVERAGE
 
 COSTS = {"flops": "FLOPs", "seconds": "seconds"}  # of a training token
+NOISY = 1.25  # times as fast as its slowest run: seconds say more of the machine than of the model
 LABELLED_FROM = 400  # pixels of a plot beside whose points the ratios are written
 
 
@@ -68,7 +69,7 @@ def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
         "token-ratios",
         f"Training tokens over those of {baseline_of(rows)}",
         "At equal final quality: means over the upper fifth of the scores that are compared. Lines:"
-        f" 95 % confidence intervals (CI), over seeds and items. {FILLED}{bounds}",
+        f" 95 % confidence intervals (CI), over seeds and items. {what_filled_means(rows)}{bounds}",
         panels,
         shown,
         wide=True,
@@ -124,10 +125,22 @@ def cost_ratios(
         " in FLOPs is the ratio in tokens times the training FLOPs of a token over"
         f" {baseline}’s; seconds are those of the device that trained, the median of the runs."
         " Lines: 95 % confidence intervals (CI) of the tokens, over seeds and items. Ratios in"
-        f" tokens alone are tested. {FILLED}",
+        f" tokens alone are tested. {what_filled_means(all_rows)}{_of_seconds(all_rows, costs)}",
         panels,
         shown,
         wide=True,
+    )
+
+
+def _of_seconds(rows: pd.DataFrame, costs: pd.DataFrame) -> str:
+    """Say how much the runs of one model differ in speed, where that makes seconds doubtful."""
+    unsteady = costs[costs["spread"] > NOISY]
+    if unsteady.empty or "seconds" not in set(rows["name"]):
+        return ""
+    worst = unsteady.loc[unsteady["spread"].idxmax()]
+    return (
+        f" Seconds are noisy: the fastest run of {worst['variant']} was {worst['spread']:.1f} times"
+        " as fast as its slowest, which no interval knows of."
     )
 
 

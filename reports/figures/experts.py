@@ -27,9 +27,10 @@ def selections(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
     panels = []
     for title, keys, used, order in _sharing_models(counts, styles):
         shares = (used / used.sum()).to_numpy()[:, order]  # [depth, expert]
+        strongest = shares.max(axis=0)  # of each expert, the share of the depth that has the most
         extremes = (
-            f"at its strongest depth the most specialised has {percent(shares[:, 0].max(), 0)} of"
-            f" its selections, the most general {percent(shares[:, -1].max(), 0)}."
+            f"at its strongest depth the most specialised has {percent(strongest.max(), 0)} of"
+            f" its selections, the most general {percent(strongest.min(), 0)}."
         )
         finding = f"{title}: of {len(order)} experts, {extremes}"
         description = f"Depths that select each of {len(order)} experts in {title}: {extremes}"

@@ -121,18 +121,25 @@ def by_effect(rows: pd.DataFrame, column: str) -> list[str]:
     return list(effects.sort_values(kind="stable").index)
 
 
-# What the points of every figure of ratios mean.
-FILLED = (
-    "Filled: the ratio is significant after correction, or where nothing was tested its CI excludes"
-    " 1; hollow: not so, or less than one checkpoint apart."
-)
-
-
 def distinguished(rows: pd.DataFrame) -> pd.Series:
-    """Tell which ratios differ from 1: significant, or of an untested task outside its interval."""
-    outside = (rows["low"] > 1) | (rows["high"] < 1)
-    significant = rows["significant"].astype("boolean").fillna(outside).astype(bool)
-    return significant & ~rows["within_checkpoint"].astype(bool)
+    """Tell which ratios of a figure differ from 1: those that are significant.
+
+    Where no ratio of the figure was tested, those whose interval excludes 1.
+    """
+    significant = rows["significant"].astype("boolean")
+    if significant.isna().all():
+        significant = (rows["low"] > 1) | (rows["high"] < 1)
+    return significant.fillna(False).astype(bool) & ~rows["within_checkpoint"].astype(bool)
+
+
+def what_filled_means(rows: pd.DataFrame) -> str:
+    """Say what a filled and a hollow point of a figure of these ratios mean."""
+    tested = rows["significant"].notna()
+    if not tested.any():
+        return "Filled: the CI excludes 1 (nothing was tested). Hollow: not so."
+    untested = "" if tested.all() else ", was not tested"
+    apart = ", or is less than one checkpoint from 1" if rows["within_checkpoint"].any() else ""
+    return f"Filled: significant after correction. Hollow: the ratio is not{untested}{apart}."
 
 
 def mark_of(rows: pd.DataFrame, styles: Mapping[str, Style]) -> list[str]:

@@ -59,7 +59,12 @@ def loss(
         if bytes_per_token
         else "Nats per token."
     )
-    caption = [unit, "The mean over the seeds; a point is the mean over a stretch of the training."]
+    caption = [
+        unit,
+        "The mean over the seeds; a point is the mean over a stretch of the training, by the weights"
+        " of each step. Scores and held-out losses are of averaged weights, where the study averages"
+        " them, and lie lower.",
+    ]
     if len(means):
         caption.append(chart.of_bands(means["seeds"], over="seeds"))
     if not _is_in_mean(curves, means).all():

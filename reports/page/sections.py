@@ -98,7 +98,9 @@ def _results(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     folded = [*measured, *levels, drawing_block(data, "perplexity", "training.perplexity", styles)]
     blocks = table_block(data.without_repeats(), "results", result_tables.results, styles)
     if measured:
-        blocks += details_block("How each benchmark was measured, and perplexity", folded)
+        title = "How each benchmark was measured"
+        has_perplexity = len(data.perplexity) > 0
+        blocks += details_block(f"{title}, and perplexity" if has_perplexity else title, folded)
     return blocks
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -87,6 +87,12 @@ def _difference(value: Any, base: Any) -> str:
     return f"{100 * (value / base - 1):+.2f}%".replace("-", "−")
 
 
+OF_TOKENS = (
+    f"≤{THIN}reached at the first checkpoint; ≥{THIN}not reached; † the baseline is within two"
+    " standard errors of chance."
+)
+
+
 def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     """Tabulate the view `table_2`: perplexities, best accuracies, ratios of tokens.
 
@@ -138,21 +144,24 @@ def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
             second.append(Cell("Tokens ↓", scope="col"))
     return Table(
         name="table-2",
-        caption=(
-            "Table 2 of the paper. Best over all checkpoints: perplexity (PPL), accuracy in per"
-            f" cent (Acc). Tokens: by the paper’s rule, those to {baseline_of(rows)}’s best"
-            f" accuracy over {baseline_of(rows)}’s own. Bold: best of its depth; underlined:"
-            " second."
-        ),
+        caption=" ".join(_what_results_are(rows, bool(texts), bool(has_tokens))),
         head=(tuple(top), tuple(second)),
         rows=tuple(body),
-        notes=(
-            (
-                f"≤{THIN}reached at the first checkpoint; ≥{THIN}not reached; † the baseline is"
-                " within two standard errors of chance."
-            ),
-        ),
+        notes=(OF_TOKENS,) if has_tokens else (),
     )
+
+
+def _what_results_are(rows: pd.DataFrame, has_perplexity: bool, has_tokens: bool) -> Iterator[str]:
+    """Yield the sentences of the caption: what the columns are that the table has."""
+    scores = "perplexity (PPL), accuracy" if has_perplexity else "accuracy"
+    yield f"Table 2 of the paper. Best over all checkpoints: {scores} in per cent (Acc)."
+    baseline = baseline_of(rows)
+    if has_tokens:
+        yield (
+            f"Tokens: by the paper’s rule, those to {baseline}’s best accuracy over {baseline}’s"
+            " own."
+        )
+    yield "Bold: best of its depth; underlined: second."
 
 
 def _tokens(efficiency: Any) -> str:
@@ -232,19 +241,20 @@ def levels(rows: pd.DataFrame) -> Table:
         body.append((None, cells))
     return table(
         "table-levels",
-        "What is known of each benchmark before training. A model scores from the floor (guessing,"
+        "What is known of each benchmark before training. A model scores from chance (guessing,"
         " or the best trivial rule where that scores more) to the ceiling, the share of the gold"
-        " answers that the benchmark's own scorer calls right. Detectable: the ratio that four of"
-        " five such studies detect by this benchmark alone, with the noise of the demo and this"
-        " benchmark's items. Evaluation: of one checkpoint on one device, by its tokens.",
+        " answers that the benchmark's own scorer calls right. Can detect in advance: the ratio"
+        " that four of five such studies detect by this benchmark alone, with the noise of the demo"
+        " and this benchmark's items; the tables of ratios have what this study's own noise lets it"
+        " detect. Evaluation: of one checkpoint on one device, by its tokens.",
         [
             left("Benchmark"),
             "Ceiling",
             "Gold answers called wrong",
-            "Chance",
+            "Guessing",
             "Trivial rule",
-            "Floor",
-            "Detectable",
+            "Chance",
+            "Can detect in advance",
             "Evaluation",
         ],
         body,

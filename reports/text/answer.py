@@ -53,6 +53,7 @@ ORDER = (
 COSTS = {"flops_billion_per_token": "FLOPs a token", "parameters_billion": "parameters"}
 LEFT = 0.9  # of the baseline's expert size: models with smaller experts are named
 MOST_OF_A_KIND = 3  # warnings, or variants that are named with their ratios
+FEW_SEEDS = 3  # fewer are said beside the interval
 FEW_ITEMS = 200  # a benchmark with fewer items has wide errors
 TRAINING_TOKENS = "training tokens"
 EQUAL = 0.01  # how far costs may differ and be called matched
@@ -109,15 +110,16 @@ def _sentence(row: Row, only_task: bool, unit: str, is_first: bool = True) -> st
             f" {ratio}{_in_decay(row)} {reach} ({_interval(row)}{_of_what(row)})"
             f"{_not_reached(row, 'but it')}."
         ).replace("but it did", f"but {variant} did")
-    if kind == NOT_SIGNIFICANT:
+    if kind == NOT_SIGNIFICANT and not _excludes_one(row):
         return (
             f"{variant} cannot be distinguished from {baseline}: {ratio}{_in_decay(row)} {reach}"
-            f" ({_interval(row)}{_p(row)}){_not_reached(row, 'but it')}."
+            f" ({_interval(row)}){_not_reached(row, 'but it')}."
         )
     compared = f"{ratio} as {baseline}" if is_first else ratio
+    doubt = _not_significant(row) if kind == NOT_SIGNIFICANT else ""
     return (
         f"{variant} took {compared}{_in_decay(row)} {reach}"
-        f" ({_interval(row)}){_not_reached(row, 'and')}."
+        f" ({_interval(row)}){doubt}{_not_reached(row, 'and')}."
     )
 
 
@@ -133,23 +135,26 @@ def _interval(row: Row) -> str:
     if row["seeds"] < 2:
         return "no CI: one seed"
     ends = interval(row)
-    return f"95 % CI {ends}" if ends else "no CI"
+    few = f", {row['seeds']:.0f} seeds" if row["seeds"] < FEW_SEEDS else ""
+    return f"95 % CI {ends}{few}" if ends else "no CI"
 
 
 def _of_what(row: Row) -> str:
     """Say what an interval without 1 leaves out where models are less than a checkpoint apart."""
-    if row["low"] > 1 or row["high"] < 1:
+    if _excludes_one(row):
         return "; a CI knows of seeds and items, not of what lies between two checkpoints"
     return ""
 
 
-def _p(row: Row) -> str:
-    """Say the corrected p-value where the interval alone, without 1, would mislead."""
-    holds_one = not (row["low"] >= 1 or row["high"] <= 1)
-    if holds_one or pd.isna(row["p_adjusted"]):
-        return ""
+def _excludes_one(row: Row) -> bool:
+    return bool(row["low"] > 1 or row["high"] < 1)
+
+
+def _not_significant(row: Row) -> str:
+    """Say why a ratio is not significant whose interval, without 1, would let one think so."""
     comparisons = counted(int(row["comparisons"]), "comparison")
-    return f"; {p_value(row['p_adjusted'])} after correction for {comparisons}"
+    p = "" if pd.isna(row["p_adjusted"]) else f" ({p_value(row['p_adjusted'])})"
+    return f", which is not significant after correction for {comparisons}{p}"
 
 
 def _not_reached(row: Row, and_or_but: str) -> str:

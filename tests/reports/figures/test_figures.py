@@ -390,7 +390,7 @@ def test_token_ratios_show_the_averages_first_and_both_measures() -> None:
     assert [(row["name"], row["label"], row["hollow"]) for row in rows] == [
         ("Average accuracy", "0.81x (0.71 to 0.91)", "false"),
         ("Average loss", "0.77x (0.56 to 1.11)", "true"),
-        ("GSM8K", "at least 5.50x", "false"),
+        ("GSM8K", "at least 5.50x", "true"),
     ]
     assert [(row["shown"], row["least"], row["most"]) for row in rows[:2]] == [
         ("0.81", "0.71", "0.91"),
@@ -476,6 +476,7 @@ def test_experts_are_ordered_from_those_of_few_depths_to_those_of_many() -> None
     # never selected.
     assert map_of(drawn.panels[0]).tolist() == [[1, 0, 0.5], [0, 1, 0.5]]
     assert "each of 3 experts" in drawn.panels[0].description
+    assert "specialised has 100% of its selections, the most general 50%" in drawn.panels[0].finding
     assert selections(FRAME.iloc[:0], DRAWN) is None
 
 

@@ -109,7 +109,13 @@ def test_many_benchmarks_have_one_panel_of_curves(count: int, panels: int) -> No
 
 def test_a_ratio_in_flops_is_that_in_tokens_times_the_costs_of_a_token() -> None:
     costs = pd.DataFrame(
-        {"depth": 4, "variant": ["LA", "DR"], "flops": [2e9, 3e9], "seconds": [2.0, None]}
+        {
+            "depth": 4,
+            "variant": ["LA", "DR"],
+            "flops": [2e9, 3e9],
+            "seconds": [2.0, None],
+            "spread": [1.5, 1.1],
+        }
     )
     looks = styles(["LA", "DR"])
     (panel,) = cost_ratios(ratios(), costs, looks).panels
@@ -119,6 +125,23 @@ def test_a_ratio_in_flops_is_that_in_tokens_times_the_costs_of_a_token() -> None
     assert float(rows["FLOPs"]["least"]) == pytest.approx(1.5 * 1.4)
     assert rows["FLOPs"]["label"] == "2.55x (2.10 to 3.00)"
     assert cost_ratios(ratios(), costs.iloc[:0], looks) is None
+
+
+@pytest.mark.parametrize(("spread", "said"), [([1.5, 3.04], True), ([1.1, 1.2], False)])
+def test_seconds_of_a_busy_machine_are_said_to_be_noisy(spread: list[float], said: bool) -> None:
+    known = {"depth": 4, "variant": ["LA", "DR"], "flops": [2e9, 3e9], "seconds": [2.0, 3.0]}
+    drawn = cost_ratios(ratios(), pd.DataFrame({**known, "spread": spread}), styles(["LA", "DR"]))
+    assert ("fastest run of DR was 3.0 times as fast" in drawn.caption) == said
+
+
+def test_what_no_test_has_seen_is_hollow_beside_what_one_has() -> None:
+    known = {"depth": 4, "variant": ["LA", "DR"], "flops": [2e9, 3e9], "seconds": None}
+    drawn = cost_ratios(
+        ratios(significant=True), pd.DataFrame({**known, "spread": 1.0}), styles(["LA", "DR"])
+    )
+    rows = [row for part in data(drawn.panels[0].specification) for row in part if "name" in row]
+    assert {row["name"]: row["hollow"] for row in rows} == {"tokens": "false", "FLOPs": "true"}
+    assert "was not tested" in drawn.caption
 
 
 def test_a_saved_panel_of_one_benchmark_names_the_benchmark() -> None:

@@ -132,6 +132,12 @@ def test_a_p_value_says_on_which_side_of_the_limit_it_is(value: float, text: str
             id="fewer tokens",
         ),
         pytest.param(
+            {"seeds": 2},
+            "DR took 1.67 times as many training tokens as LA to reach accuracies of 46 to 53 %"
+            " (95 % CI 1.35 to 2.08, 2 seeds).",
+            id="few seeds",
+        ),
+        pytest.param(
             OPEN,
             "DR cannot be distinguished from LA: 1.05 times as many training tokens to reach"
             " accuracies of 46 to 53 % (95 % CI 0.90 to 1.21).",
@@ -139,9 +145,9 @@ def test_a_p_value_says_on_which_side_of_the_limit_it_is(value: float, text: str
         ),
         pytest.param(
             OPEN | BELOW | {"low": 1.01, "p_adjusted": 0.09},
-            "DR cannot be distinguished from LA: 1.05 times as many training tokens to reach"
-            " accuracies of 46 to 53 % (95 % CI 1.01 to 1.21; p 0.09 after correction for 9"
-            " comparisons), but it did not reach LA’s best, 74.7 %.",
+            "DR took 1.05 times as many training tokens as LA to reach accuracies of 46 to 53 %"
+            " (95 % CI 1.01 to 1.21), which is not significant after correction for 9 comparisons"
+            " (p 0.09), and did not reach LA’s best, 74.7 %.",
             id="not significant after correction",
         ),
         pytest.param(
