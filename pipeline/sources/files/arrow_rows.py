@@ -35,7 +35,7 @@ class ArrowRows:
                 raw.seek(-len(_END), 2)
                 if not self._is_file and raw.read() != _END:
                     raise OSError("it has no end")
-            self.schema = plain_schema(self._open().schema)
+            self.schema = plain_schema(path, self._open().schema)
         except (pa.ArrowInvalid, OSError) as error:
             raise unreadable(path, error) from error
 
@@ -68,7 +68,12 @@ class ArrowRows:
 
     def _open(self) -> pa.RecordBatchStreamReader | pa.RecordBatchFileReader:
         source = pa.memory_map(str(self.path))
-        return pa.ipc.open_file(source) if self._is_file else pa.ipc.open_stream(source)
+        # no other threads: Arrow waits for ever for one that gets no memory
+        options = pa.ipc.IpcReadOptions(use_threads=False)
+        pool = pa.system_memory_pool()  # the only one whose memory the limit sees
+        if self._is_file:
+            return pa.ipc.open_file(source, options=options, memory_pool=pool)
+        return pa.ipc.open_stream(source, options=options, memory_pool=pool)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         reader = self._open()
@@ -78,8 +83,8 @@ class ArrowRows:
             else:
                 batches = iter(reader)
             while True:
-                # a batch may be compressed
-                with bounded_unpacking(self._longest, self.path.stat().st_size):
+                # A batch may be compressed. The file itself is mapped, and takes no memory.
+                with bounded_unpacking(self._longest):
                     batch = next(batches, None)
                 if batch is None:
                     return

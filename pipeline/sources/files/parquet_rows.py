@@ -35,7 +35,7 @@ class ParquetRows:
             with bounded_unpacking(longest, path.stat().st_size):
                 # no other threads: Arrow waits for ever for one that gets no memory
                 self.file = pq.ParquetFile(path, pre_buffer=False)
-                self.schema = plain_schema(self.file.schema_arrow)
+                self.schema = plain_schema(path, self.file.schema_arrow)
         except (pa.ArrowInvalid, OSError, MemoryError) as error:
             raise unreadable(path, error) from error
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.files.blocks import BLOCK_BYTES
+from dreamer_study.pipeline.sources.files.plain_values import UnionOfTypes, plain, plain_type, valid
 from dreamer_study.pipeline.storage.memory import bounded_memory, bytes_to_take
 
 MOST_AT_ONCE = 3 * 2**29  # bytes that unpacking may take at a time, beyond those of the file
 _PARTS_OF_MEMORY = 4  # a batch, its values written out, what SQL makes of them, and documents
 _COPIES = 6  # of the longest row: as a page, decoded, in buffers that grow
 MOST_OF_PART = 4 * BLOCK_BYTES
+_COPIES_OF_PART = 4
 # Text shrinks to a tenth of its bytes, and that of a log to a hundredth.
 MOST_TIMES = 200
 ALWAYS_UNPACKED = 2**30  # bytes, whatever the file's size
@@ -55,7 +55,13 @@ def most_at_once(longest: int) -> int:
 @contextmanager
 def bounded_unpacking(longest: int, size: int = 0) -> Iterator[None]:
     """Raise MemoryError in the block where Arrow takes more than it may, beyond `size` bytes."""
-    with bounded_memory(most_at_once(longest) + size):
+    with _memory_of_arrow(most_at_once(longest) + size):
+        yield
+
+
+@contextmanager
+def _memory_of_arrow(most: int) -> Iterator[None]:
+    with bounded_memory(most):
         pool = pa.default_memory_pool()
         # Arrow's own pool reserves a gigabyte in advance, which no limit sees
         pa.set_memory_pool(pa.system_memory_pool())
@@ -124,89 +130,41 @@ def _check_rows(path: Path, table: pa.Table, row: int, longest: int) -> None:
 
 
 def _plain_table(path: Path, batch: pa.RecordBatch, longest: int) -> pa.Table | None:
-    """Write out the values of a batch; None where they take too much memory."""
+    """Write out the values of a batch; None where they take too much memory.
+
+    Several rows may take what a part has, in a few copies: more would be cut in parts anyway.
+    """
+    most = most_at_once(longest)
+    if len(batch) > 1:
+        most = min(most, _COPIES_OF_PART * MOST_OF_PART)
     try:
-        with bounded_unpacking(longest):
+        with _memory_of_arrow(most):
             columns = {name: valid(plain(batch[name])) for name in batch.schema.names}
-    except MemoryError:
+    except (MemoryError, pa.ArrowCapacityError):
         pa.system_memory_pool().release_unused()
         return None
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, IndexError) as error:
+        # more than 2 GB of text in one column
+        if len(batch) > 1 and "overflow" in str(error):
+            return None
         raise unreadable(path, error) from error
     return pa.table(columns)
 
 
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of the tables that `parts` yields."""
-    return pa.schema([(field.name, _text_type(plain_type(field.type))) for field in schema])
+def plain_schema(path: Path, schema: pa.Schema) -> pa.Schema:
+    """Return the schema of the tables that `parts` yields.
 
-
-def _text_type(kind: pa.DataType) -> pa.DataType:
-    return pa.string() if kind in (pa.binary(), pa.large_binary()) else kind
-
-
-def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type in which each value is held on its own."""
-    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        return plain_type(kind.value_type)
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(plain_type(field.type)) for field in kind])
-    if pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_binary_view(kind):
-        return pa.binary()
-    if pa.types.is_list(kind) or pa.types.is_list_view(kind):
-        return pa.list_(_plain_field(kind))
-    if pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind):
-        return pa.large_list(_plain_field(kind))
-    return kind
-
-
-def _plain_field(kind: Any) -> pa.Field:
-    """Return the field of a list's elements in the type in which each is held on its own."""
-    return kind.value_field.with_type(plain_type(kind.value_type))
-
-
-def plain(array: pa.Array) -> pa.Array:
-    """Write out the values that rows share: dictionaries, views and runs."""
-    if pa.types.is_run_end_encoded(array.type):
-        return plain(pc.run_end_decode(array))
-    kind = plain_type(array.type)
-    return array if array.type == kind else array.cast(kind)
-
-
-def valid(array: pa.Array) -> pa.Array:
-    """Make texts valid UTF-8, which Parquet does not guarantee; plain bytes are taken for text.
-
-    Raises ArrowInvalid for an array whose parts do not fit together.
+    Raises InputError for a column that is a union of types.
     """
-    if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
-        array = array.cast(pa.binary()).view(pa.string())
+    return pa.schema([(field.name, _read_type(path, field)) for field in schema])
+
+
+def _read_type(path: Path, field: pa.Field) -> pa.DataType:
     try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        as_bytes = array.cast(_byte_type(array.type))
-        as_bytes.validate(full=True)  # what is no fault of UTF-8 stays one
-        return pa.array([_decoded(value) for value in as_bytes.to_pylist()], array.type)
-    return array
-
-
-def _byte_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type with bytes in the place of texts."""
-    if pa.types.is_struct(kind):
-        return pa.struct([(field.name, _byte_type(field.type)) for field in kind])
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(_byte_type(kind.value_type))
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return pa.binary()
-    return kind
-
-
-def _decoded(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, dict):
-        return {name: _decoded(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_decoded(inner) for inner in value]
-    return value
+        kind = plain_type(field.type)
+    except UnionOfTypes:
+        raise InputError(
+            f"{path}: the column {field.name!r} is a union of types, which is not read; write it"
+            " with one type"
+        ) from None
+    return pa.string() if kind in (pa.binary(), pa.large_binary()) else kind
