@@ -109,7 +109,8 @@ def answer(
         f" {chart.of_bands(curves['seeds'])} {arrow} leads from {baseline}, the baseline, to a"
         " variant at equal height, and is as long as the ratio; a dashed arrow is a bound."
         f"{dashes} The strip has the ratios with 95 % confidence intervals (CI), over seeds and"
-        f" items, each at the scores that the variant and {baseline} both reached. {what_filled_means(led)}"
+        f" items, each at the scores that the variant and {baseline} both reached."
+        f" {what_filled_means(led)}"
         f" → at the edge: {baseline}’s best was never reached."
     )
     # no legend: the names are at the ends of the curves

@@ -61,9 +61,9 @@ def loss(
     )
     caption = [
         unit,
-        "The mean over the seeds; a point is the mean over a stretch of the training, by the weights"
-        " of each step. Scores and held-out losses are of averaged weights, where the study averages"
-        " them, and lie lower.",
+        "The mean over the seeds; a point is the mean over a stretch of the training, by the"
+        " weights of each step. Scores and held-out losses are of averaged weights, where the study"
+        " averages them, and lie lower.",
     ]
     if len(means):
         caption.append(chart.of_bands(means["seeds"], over="seeds"))
