@@ -23,6 +23,7 @@ from dreamer_study.reports.tables import ratios as ratio_tables
 from dreamer_study.reports.tables.cells import Table
 from dreamer_study.reports.tables.compared import compared as compared_table
 from dreamer_study.reports.text import answer as answer_text
+from dreamer_study.reports.text import weaknesses
 from dreamer_study.reports.text.names import are_many, shortened, task_name
 from dreamer_study.reports.text.ratios import leading, read_for
 from dreamer_study.reports.text.tasks import tasks_in_words
@@ -116,7 +117,7 @@ def _answer(data: StudyData, styles: Mapping[str, Style]) -> Answer:
     chosen = leading(data.ratios)
     if chosen.empty:
         has_results = data.ratios["outdated"].any() or _has_ratios(data)
-        weak = answer_text.warnings(data, chosen) if has_results else answer_text.gaps(data)
+        weak = weaknesses.warnings(data, chosen) if has_results else weaknesses.gaps(data)
         second = [answer_text.direction(data.baseline, data.unit)] if _has_ratios(data) else []
         return Answer([_why_no_answer(data)], [], second, weak)
     only_task = len(set(data.ratios["task"]) - {AVERAGE}) == 1
@@ -132,7 +133,7 @@ def _answer(data: StudyData, styles: Mapping[str, Style]) -> Answer:
             answer_text.direction(data.baseline, data.unit),
             *answer_text.second(data, chosen, only_task=only_task),
         ],
-        warnings=answer_text.warnings(data, chosen),
+        warnings=weaknesses.warnings(data, chosen),
     )
 
 
@@ -143,7 +144,7 @@ def _has_ratios(data: StudyData) -> bool:
 def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the ratios with all that is known of each, at each score, and over the whole range."""
     data = data.without_repeats()
-    tuned = answer_text.rates_tuned(data)
+    tuned = weaknesses.rates_tuned(data)
     is_many = are_many(data.ratios["task"])
     headline = read_for(data.ratios) if is_many else data.ratios
     is_single = ~data.ratios.index.isin(headline.index)

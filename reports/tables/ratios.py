@@ -108,8 +108,9 @@ def ratios(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table
 def details(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int, tuned: Tuned) -> Table:
     """Tabulate what makes each ratio of one depth weak, its tokens, and the paper's factor."""
     body = []
+    any_tuned = any(tuned.values())  # where none was, the answer says so once
     for row in _of_depth(rows, styles, depth):
-        is_tuned = tuned.get((depth, row["variant"]))
+        is_tuned = tuned.get((depth, row["variant"])) if any_tuned else None
         cells = [
             *_model_and_measure(row, styles),
             short_ratio(row),

@@ -117,12 +117,17 @@ def test_a_row_of_ratios_has_the_number_and_how_sure_it_is() -> None:
 
 
 def test_the_factor_of_the_paper_is_explained_once_beside_what_makes_a_ratio_weak() -> None:
-    made = details(ratio_frame(RATIOS), styles(["LA", "DR", "X", "Y"]), 4, {(4, "DR"): False})
+    searched = {(4, "DR"): False, (4, "LA"): True}
+    made = details(ratio_frame(RATIOS), styles(["LA", "DR", "X", "Y"]), 4, searched)
     assert "data efficiency" in made.caption
     said = words(made)
     weak = "depends on swaps; learning rate not searched here"
     assert said[0] == f"DR | Average accuracy | 1.67x | 0.60 | 800K | 450K | {weak}"
     assert said[4].endswith(" | near chance")
+    none_searched = details(
+        ratio_frame(RATIOS), styles(["LA", "DR", "X", "Y"]), 4, {(4, "DR"): False}
+    )
+    assert "searched" not in " ".join(words(none_searched)), "the answer says so once"
 
 
 def test_many_variants_are_ranked_with_the_significant_ones_first() -> None:

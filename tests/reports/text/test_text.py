@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dreamer_study.reports.data import StudyData, read_study
-from dreamer_study.reports.text.answer import COSTS, answers, second, warnings
+from dreamer_study.reports.text.answer import answers, second
 from dreamer_study.reports.text.limitations import (
     continued_runs,
     data_doubts,
@@ -38,6 +38,7 @@ from dreamer_study.reports.text.numbers import (
 )
 from dreamer_study.reports.text.ratios import leading, p_value, weaknesses
 from dreamer_study.reports.text.token_stream import epochs, repetition, streams
+from dreamer_study.reports.text.weaknesses import COSTS, warnings
 from tests.reports.small_results import STUDY, entered, model_row, study
 
 ROW = {
