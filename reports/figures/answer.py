@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import altair as alt
@@ -17,8 +15,16 @@ import pandas as pd
 
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
+from dreamer_study.reports.figures.arrows import (
+    ARROW,
+    MANY_ARROWS,
+    Grid,
+    answer_in_words,
+    is_of,
+    of_answers,
+    of_scores,
+)
 from dreamer_study.reports.figures.ratios import (
-    label,
     what_filled_means,
     with_bounds,
 )
@@ -32,25 +38,19 @@ from dreamer_study.reports.text.names import (
     owner,
     shortest,
 )
-from dreamer_study.reports.text.numbers import listed, times, tokens
+from dreamer_study.reports.text.numbers import listed
 from dreamer_study.reports.text.ratios import leading, score
 
 WIDTH, HEIGHT = 520, 250  # of the curves in pixels
-MANY_ARROWS = 5  # where there are more variants, their arrows would hide the curves
 CHARACTER = 0.033  # of the token axis, that a character of such a name takes
 LINE = 14  # pixels between the names of two curves
 ROOM = 16  # pixels between the end of a curve and its name
 LED_FROM = 3  # pixels: a name further from the height of its curve has a line to the curve
-APART = 0.08  # of the range of the curves, between the heights of two arrows
-PLACES = 41  # within the scores of an answer, of which one is the height of its arrow
 # Arrow heads to more tokens, and to fewer: the tip is the end of the arrow.
 HEADS = ("M0,0L-1.6,-0.9V0.9Z", "M0,0L1.6,-0.9V0.9Z")
 HEAD = 60  # pixels², as Vega sizes marks
 LEAST_HEAD = 10  # else a head is at most half as long as its arrow
 HEAD_LENGTH = 0.8  # pixels, of a head of one pixel²
-Arrow = tuple[float, float, float, bool]  # height, tail, tip, and whether dashed: a bound
-NO_ARROW: Arrow = (math.nan, math.nan, math.nan, False)
-ARROW = ["variant", "value", "baseline_tokens", "tokens", "dashed"]
 
 
 def answer(
@@ -89,7 +89,7 @@ def answer(
         name = measure_label(first)
         at_depth = depth_name(depth).lower()
         description = f"{name} against training tokens at {at_depth}: {_in_words(rows, first)}"
-        arrows = pd.concat([_answers(rows, first, grid, curve), _at_scores(grid)])
+        arrows = pd.concat([of_answers(rows, first, grid, curve), of_scores(grid)])
         slider = _slider(arrows, first)
         # The panels' keys name no task and no measure, so that the toolbar's choice of a benchmark
         # does not hide them.
@@ -117,53 +117,6 @@ def answer(
     return figure("answer", "The answer", caption, panels)
 
 
-@dataclass(frozen=True)
-class Grid:
-    """The tokens of all models of a depth at the same scores: rows of `tokens_at_scores`."""
-
-    rows: pd.DataFrame
-    baseline: str
-
-    @cached_property
-    def scores(self) -> pd.Series:
-        """Return the scores by step, the easiest first."""
-        return self.rows.drop_duplicates("step").set_index("step")["score"].sort_index()
-
-    def in_words(self, value: float) -> str:
-        """Say a score with as many decimals as tell the scores of two steps apart."""
-        of_accuracy = self.rows["metric"].iloc[0] == "accuracy"
-        scale, fewest, unit = (100, 1, " %") if of_accuracy else (1, 2, "")
-        step = scale * abs(self.scores.iloc[1] - self.scores.iloc[0])
-        decimals = max(fewest, math.ceil(-math.log10(step)))
-        return f"{scale * value:.{decimals}f}{unit}"
-
-    def log_tokens(self, variant: str, scores: np.ndarray) -> np.ndarray:
-        """Return the log tokens at which a variant first had scores, by the steps on both sides.
-
-        Scores between the last step that the variant reached and its best count as that step. NaN
-        where the variant reached none.
-        """
-        own = self._reached(variant)
-        if own.empty:
-            return np.full(len(scores), math.nan)
-        return np.interp(self._steps(scores), own["step"], np.log(own["tokens"]))
-
-    def score_at(self, variant: str, count: float) -> float:
-        """Return the score that a variant had at a count of tokens; NaN without the variant."""
-        own = self._reached(variant)
-        if own.empty:
-            return math.nan
-        return float(np.interp(math.log(count), np.log(own["tokens"]), own["score"]))
-
-    def _reached(self, variant: str) -> pd.DataFrame:
-        own = self.rows[(self.rows["variant"] == variant) & self.rows["tokens"].notna()]
-        return own.sort_values("step")
-
-    def _steps(self, scores: np.ndarray) -> np.ndarray:
-        first, last = self.scores.iloc[[0, -1]]
-        return (scores - first) / (last - first) * self.scores.index[-1]
-
-
 def _most_common_measure(rows: pd.DataFrame) -> dict[str, Any]:
     """Return the first row of the measure that the answers of most models are of.
 
@@ -174,23 +127,11 @@ def _most_common_measure(rows: pd.DataFrame) -> dict[str, Any]:
     return largest.iloc[0].to_dict()
 
 
-def _is_of(row: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
-    return (row["metric"], row["task"]) == (first["metric"], first["task"])
-
-
-def _answer_in_words(row: Mapping[str, Any], first: Mapping[str, Any]) -> str:
-    """Say a ratio: `DR 1.67x (1.35 to 2.08)`; of another measure than the panel's with its name."""
-    if pd.isna(row["shown"]):
-        return f"{row['variant']}: {label(row)}"
-    of_other = "" if _is_of(row, first) else f" in {measure_name(row)}"
-    return f"{row['variant']} {label(row)}{of_other}"
-
-
 def _in_words(rows: pd.DataFrame, first: Mapping[str, Any]) -> str:
     """Say the ratios, and which variants did not reach the baseline's best."""
     records = rows.to_dict("records")
-    text = f"{listed([_answer_in_words(row, first) for row in records])}."
-    short = _short(rows[[_is_of(row, first) for row in records]])
+    text = f"{listed([answer_in_words(row, first) for row in records])}."
+    short = _short(rows[[is_of(row, first) for row in records]])
     if short.empty:
         return text
     best = f"{first['baseline']}’s best, {score(first['baseline_best'], first['metric'])},"
@@ -211,108 +152,6 @@ def _missed(rows: pd.DataFrame, curve: pd.DataFrame) -> pd.DataFrame:
 def _drawn(missed: pd.DataFrame, styles: Mapping[str, Style]) -> pd.DataFrame:
     """Return the rows of `missed` that have dashes: none where there are too many variants."""
     return missed if len(styles) <= MANY_ARROWS + 1 else missed.iloc[:0]
-
-
-def _answers(
-    rows: pd.DataFrame, first: Mapping[str, Any], grid: Grid, curve: pd.DataFrame
-) -> pd.DataFrame:
-    """Return an arrow for each variant, as long as the ratio or its bound, and a label.
-
-    Without an arrow the label is there.
-    """
-    last_tokens = curve.groupby("variant")["tokens"].max()
-    arrows = []
-    for row in rows.to_dict("records"):
-        arrow = NO_ARROW
-        if _is_of(row, first) and len(rows) <= MANY_ARROWS:
-            arrow = _arrow(row, grid, last_tokens)
-        arrows.append((row["variant"], *arrow, _answer_in_words(row, first)))
-    answers = pd.DataFrame(arrows, columns=[*ARROW, "label"])
-    answers = answers.assign(place=ANSWER, line=range(len(answers)))
-    of_first = rows[[_is_of(row, first) for row in rows.to_dict("records")]]
-    return _apart(answers, of_first, curve)
-
-
-def _apart(answers: pd.DataFrame, rows: pd.DataFrame, curve: pd.DataFrame) -> pd.DataFrame:
-    """Move arrows of nearly one height apart, the hardest score first, towards easier ones.
-
-    Both models of an arrow have easier scores too. All arrows stay near the scores of the answers,
-    so that none seems to be where no curve is.
-    """
-    of_all_scores = rows["score_high"].max() - rows["score_low"].min()
-    of_curves = curve["value"].max() - curve["value"].min()
-    step = np.nanmin([APART * of_curves, of_all_scores / len(answers)])
-    easier = 1 if rows["metric"].iloc[0] == "loss" else -1
-    answers = answers.assign(value=easier * answers["value"])
-    answers = answers.sort_values("value", ignore_index=True)
-    steps = step * np.arange(len(answers))
-    moved = (answers["value"] - steps).cummax() + steps
-    return answers.assign(value=easier * moved)
-
-
-def _arrow(row: Mapping[str, Any], grid: Grid, last_tokens: pd.Series) -> Arrow:
-    """Return the arrow of an answer: of its ratio, or of its bound."""
-    if pd.notna(row["ratio"]):
-        return _arrow_of_ratio(row, grid)
-    if pd.notna(row["low"]):  # the variant never had the score, with all its tokens
-        tip = float(last_tokens.get(row["variant"], math.nan))
-        tail = tip / row["low"]
-        return grid.score_at(grid.baseline, tail), tail, tip, True
-    if pd.notna(row["high"]):  # the baseline never had the score
-        tail = float(last_tokens.get(grid.baseline, math.nan))
-        tip = tail * row["high"]
-        return grid.score_at(row["variant"], tip), tail, tip, True
-    return NO_ARROW
-
-
-def _arrow_of_ratio(row: Mapping[str, Any], grid: Grid) -> Arrow:
-    """Return an arrow that begins at the baseline's curve and is exactly as long as the ratio.
-
-    Its height is that among the scores of the answer at which the ratio is nearest to their mean.
-    """
-    heights = np.linspace(row["score_low"], row["score_high"], PLACES)
-    tails = grid.log_tokens(grid.baseline, heights)
-    apart = np.abs(grid.log_tokens(row["variant"], heights) - tails - math.log(row["ratio"]))
-    if np.isnan(apart).all():
-        return NO_ARROW
-    nearest = int(np.nanargmin(apart))
-    tail = math.exp(tails[nearest])
-    return float(heights[nearest]), tail, tail * row["ratio"], bool(row["bound"])
-
-
-def _at_scores(grid: Grid) -> pd.DataFrame:
-    """Return an arrow and a label for each model and score of the grid.
-
-    Without an arrow the label is there: of the baseline, and of what was never reached.
-    """
-    rows = grid.rows
-    own = rows.loc[rows["variant"] == grid.baseline, ["step", "tokens", "at_first"]]
-    own = own.rename(columns={"tokens": "baseline_tokens", "at_first": "baseline_at_first"})
-    arrows = rows.merge(own, how="left", on="step").sort_values("step", kind="stable")
-    labels = [_tokens_in_words(row, grid) for row in arrows.to_dict("records")]
-    arrows = arrows.assign(
-        label=labels,
-        dashed=arrows["at_first"] | arrows["baseline_at_first"].eq(True),
-        value=arrows["score"],
-        place=arrows["step"] + ANSWER + 1,
-        line=arrows.groupby("step").cumcount(),
-    )
-    # An arrow needs two ends: nobody draws one that lacks an end, or from a model to itself.
-    arrows.loc[arrows["variant"] == grid.baseline, "baseline_tokens"] = math.nan
-    return arrows[[*ARROW, "label", "place", "line"]]
-
-
-def _tokens_in_words(row: Mapping[str, Any], grid: Grid) -> str:
-    """Say what a model took to a score: `DR 734K, 1.69x LA’s`, or `DR: never (best 52.8 %)`."""
-    if pd.isna(row["tokens"]):
-        return f"{row['variant']}: never (best {grid.in_words(row['best'])})"
-    most = "at most " if row["at_first"] else ""
-    text = f"{row['variant']} {most}{tokens(row['tokens'])}"
-    if row["variant"] == grid.baseline or pd.isna(row["baseline_tokens"]):
-        return text
-    if row["at_first"] or row["baseline_at_first"]:
-        return text  # a ratio of bounds says little
-    return f"{text}, {times(row['tokens'] / row['baseline_tokens'])} {owner(grid.baseline)}’s"
 
 
 def _chart(
