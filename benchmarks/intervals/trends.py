@@ -37,6 +37,9 @@ the baseline's best is not on the line, and the line is tested:
   hold if in `crossing` no more than 7 % of all cases name a wrong one, and in `equal` and `shared`
   no more than 7 % name any. The test of the line holds if at most 7 % of `equal` and of `shared`
   reject it. A number that disappoints stays, and is written down as such.
+
+After the first run `shared` was drawn again, with random numbers from [2030, design]: it had mixed
+accuracies with laws of losses in the sizes of a case, a fault of the simulation (docs/log.md).
 """
 
 from __future__ import annotations
@@ -74,11 +77,17 @@ def designs(name: str, random: np.random.Generator) -> list[Design]:
     drawn = [equal(random, SEEDS) for _ in WIDTHS]
     if name == "equal":
         return drawn
-    drawn = [replace(of, items=drawn[0].items, loss=drawn[0].loss) for of in drawn]
     if name == "shared":
-        return drawn
+        return [_like(drawn[0], of, random) for of in drawn]
     away = (LOG_SIZES - MIDDLE) / (LOG_SIZES[-1] - MIDDLE)  # -1 at the smallest, 1 at the largest
     return [_faster(drawn[0], FARTHEST_RATIO**share) for share in away]
+
+
+def _like(first: Design, of: Design, random: np.random.Generator) -> Design:
+    """Return a design of as many items as the first one, drawn again until both score alike."""
+    while of.loss != first.loss:
+        of = equal(random, SEEDS)
+    return replace(of, items=first.items)
 
 
 def _faster(of: Design, speed: float) -> Design:
@@ -164,11 +173,12 @@ COLUMNS = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--studies", type=int, default=500, help="cases of each design")
+    parser.add_argument("--designs", nargs="+", choices=DESIGNS, default=list(DESIGNS))
     parser.add_argument("--random", type=int, default=2029, help="seed of the random numbers")
     options = parser.parse_args()
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
-    for number, name in enumerate(DESIGNS):
-        random = np.random.default_rng([options.random, number])
+    for name in options.designs:
+        random = np.random.default_rng([options.random, DESIGNS.index(name)])
         cases = pd.DataFrame([case(name, random) for _ in range(options.studies)])
         if "crossing_inside" not in cases:  # no case names a crossing
             cases["crossing_inside"] = math.nan
