@@ -6,8 +6,7 @@ Decides whether `dreamer compare --over` may be believed. A case is three studie
 and 128 wide, at equal tokens. Each study is simulated as in `coverage.py`, with seeds of its own.
 
 The protocol, fixed before any of the numbers was looked at. An earlier one (docs/log.md) chose the
-weights of the fit; since then errors of items that sizes share are covered, a variant that missed
-the baseline's best is not on the line, and the line is tested:
+weights of the fit; since then errors of items that sizes share are covered, and the line is tested:
 
 * Designs of a case:
   * `equal`, two models of one law at each size, true slope 0; every size draws a law, a number of
@@ -24,8 +23,8 @@ the baseline's best is not on the line, and the line is tested:
     the luck of architectures as in `shared`. Both models need equal tokens at the middle of the
     sizes in logarithms.
 * 4 seeds of each model, 500 cases of each design, 200 replicates of the items, random numbers from
-  [2029, design]. A size whose variant missed the baseline's best, or without an interval, is left
-  out; a case with fewer than two sizes says nothing.
+  [2031, design]. A size without an interval is left out; a case with fewer than two sizes says
+  nothing.
 * Reported of the cases that say something: the share of intervals of the slope that hold the true
   one; the median half width; the share of the cases that name a crossing; of these, and of all
   cases, the share whose crossing's interval holds the true one (a case of `crossing` without one is
@@ -38,8 +37,10 @@ the baseline's best is not on the line, and the line is tested:
   no more than 7 % name any. The test of the line holds if at most 7 % of `equal` and of `shared`
   reject it. A number that disappoints stays, and is written down as such.
 
-After the first run `shared` was drawn again, with random numbers from [2030, design]: it had mixed
-accuracies with laws of losses in the sizes of a case, a fault of the simulation (docs/log.md).
+This is the second run of the protocol. In the first one, with random numbers from [2029, design], a
+size whose variant had missed the baseline's best was left out too. At equal tokens that leaves out
+every clear ratio above 1 and none below, as a test of the command showed, not these numbers; and
+`shared` mixed accuracies with laws of losses, a fault of the simulation. docs/log.md has both runs.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def case(name: str, random: np.random.Generator) -> dict[str, float]:
 
 
 def _is_on_line(found: Comparison) -> bool:
-    return None not in (found.ratio, found.low, found.high) and found.reached is not False
+    return None not in (found.ratio, found.low, found.high)
 
 
 def _points(found: Sequence[Comparison], on_line: np.ndarray) -> Points:
@@ -173,12 +174,11 @@ COLUMNS = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--studies", type=int, default=500, help="cases of each design")
-    parser.add_argument("--designs", nargs="+", choices=DESIGNS, default=list(DESIGNS))
-    parser.add_argument("--random", type=int, default=2029, help="seed of the random numbers")
+    parser.add_argument("--random", type=int, default=2031, help="seed of the random numbers")
     options = parser.parse_args()
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
-    for name in options.designs:
-        random = np.random.default_rng([options.random, DESIGNS.index(name)])
+    for number, name in enumerate(DESIGNS):
+        random = np.random.default_rng([options.random, number])
         cases = pd.DataFrame([case(name, random) for _ in range(options.studies)])
         if "crossing_inside" not in cases:  # no case names a crossing
             cases["crossing_inside"] = math.nan
