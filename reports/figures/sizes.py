@@ -83,7 +83,7 @@ def _chart(
     base = alt.Chart(chart.records(fitted, ["variant", "flops", "value", "low", "high"]))
     base = base.encode(x=x, color=chart.colour(looks))
     band = base.mark_area(fillOpacity=0.13).encode(
-        y=alt.Y("low:Q", scale=y_scale), y2=alt.Y2("high:Q")
+        y=alt.Y("low:Q", title=DIRECTION), y2=alt.Y2("high:Q")
     )
     line = base.mark_line(strokeWidth=1.8).encode(y=y, strokeDash=chart.dash(looks))
     of_line = [band, line] if len(lines) else []
@@ -116,7 +116,7 @@ def _points(
     intervals = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
     return [
         intervals.mark_rule(strokeWidth=1.6, strokeOpacity=0.6).encode(
-            y=alt.Y("low:Q", scale=y.scale), y2=alt.Y2("high:Q")
+            y=alt.Y("low:Q", title=DIRECTION), y2=alt.Y2("high:Q")
         ),
         base.mark_point(filled=True, size=56, opacity=1).encode(
             y=y, shape=alt.Shape("symbol:N", scale=None, legend=None), tooltip=told

@@ -110,8 +110,9 @@ def over_sizes(studies: Sequence[tuple[Path, str]], size: str) -> Sizes:
     ]
     if not by_question:
         raise InputError("; ".join(["the studies have no variant in common", *notes]))
-    notes += [note for question, points in by_question for note in _decays(question, points)]
-    shown = rows.drop(columns=["config", "error", "item_error", "degrees_of_freedom", "missed"])
+    for question, points in by_question:
+        notes += [*_missed(question, points), *_decays(question, points)]
+    shown = rows.drop(columns=["config", "error", "item_error", "degrees_of_freedom"])
     return Sizes(
         shown.sort_values([*QUESTION, "flops_per_token"], ignore_index=True),
         pd.DataFrame([_trend(question, points) for question, points in by_question]),
@@ -239,14 +240,12 @@ def _by_variant(study: TrainedStudy) -> dict[str, Trained]:
 def _values(rows: pd.DataFrame) -> dict[str, pd.Series]:
     """Say of each ratio whether it is on the line, or of which bound and value it is."""
     has_ratio = rows["ratio"].notna()
-    missed = has_ratio & rows["reached"].eq(False)
     bound = pd.Series("", index=rows.index)
     bound = bound.mask(~has_ratio & rows["high"].notna(), AT_MOST)
-    bound = bound.mask(missed | (~has_ratio & rows["low"].notna()), AT_LEAST)
+    bound = bound.mask(~has_ratio & rows["low"].notna(), AT_LEAST)
     value = rows["ratio"].fillna(rows["low"]).fillna(rows["high"])
-    value = value.mask(missed, rows["at_least"])
     on_line = bound.eq("") & has_ratio & rows["error"].notna() & ~rows["outdated"].astype(bool)
-    return {"bound": bound, "value": value, "missed": missed, "on_line": on_line}
+    return {"bound": bound, "value": value, "on_line": on_line}
 
 
 def _why_not_on_line(row: Mapping[str, Any]) -> str:
@@ -254,9 +253,7 @@ def _why_not_on_line(row: Mapping[str, Any]) -> str:
     if row["outdated"]:
         why = "results changed after it was computed; `dreamer intervals` computes it again"
     elif row["bound"]:
-        missed = f"it did not reach the best of {row['baseline']}, and " if row["missed"] else ""
-        known = f"{row['bound']} {row['value']:.3g} times the tokens"
-        why = f"{missed}a bound alone is known, {known}"
+        why = f"a bound alone is known, {row['bound']} {row['value']:.3g} times the tokens"
     elif math.isnan(row["ratio"]):
         why = "the curves have no scores in common"
     else:
@@ -267,6 +264,24 @@ def _why_not_on_line(row: Mapping[str, Any]) -> str:
 def task_words(row: Mapping[str, Any]) -> str:
     """Name what a ratio is of: `average accuracy`, `held-out loss`."""
     return f"{'average' if row['task'] == AVERAGE else 'held-out'} {row['metric']}"
+
+
+def _missed(question: Mapping[str, str], points: pd.DataFrame) -> Iterator[str]:
+    """Say which ratios are over scores below the baseline's best, as the variant's best is lower.
+
+    These ratios stay on the line: at equal tokens a line without them would have lost every clear
+    ratio above 1, and none below.
+    """
+    missed = points[points["reached"].eq(False)]
+    if len(missed):
+        best = f"the best of {missed['baseline'].iloc[0]}"
+        listed = ", ".join(
+            f"at least {row['at_least']:.3g} in {row['study']}" for row in missed.to_dict("records")
+        )
+        yield (
+            f"{question['variant']}, {task_words(question)}: {best} was not reached; the ratio is"
+            f" over the scores that both reach, and to {best} it is {listed}"
+        )
 
 
 def _decays(question: Mapping[str, str], points: pd.DataFrame) -> Iterator[str]:

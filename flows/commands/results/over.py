@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from dreamer_study.sql.statistics.comparison import study_of
 from dreamer_study.sql.statistics.sizes import AT_LEAST, AT_MOST, Sizes, over_sizes
 
 DASH = "-"
+NOT_REACHED = " †"
 BOUNDS = {"": "", AT_LEAST: f"{LEAST} ", AT_MOST: f"{MOST} "}
 TEXTS = ("variant", "task", "metric", "study")  # columns set to the left
 DRAWN = (".svg", ".pdf", ".png")
@@ -70,13 +72,18 @@ def _print(sizes: Sizes, options: argparse.Namespace) -> None:
     baseline = sizes.ratios["baseline"].iloc[0]
     for row in sizes.trends.to_dict("records"):
         print_part(sentence(row, baseline))
-    print_part(f"Training tokens over those of {baseline}, for equal scores.")
+    missed = f" †: the best of {baseline} was not reached." if _any_missed(sizes) else ""
+    print_part(f"Training tokens over those of {baseline}, for equal scores.{missed}")
     table = _table(sizes, options.over)
     print_table(table, right=[name for name in table if name not in TEXTS])
     for note in sizes.notes:
         print_part(note)
     if options.plot:
         print_part(f"figure: {options.plot}")
+
+
+def _any_missed(sizes: Sizes) -> bool:
+    return bool(sizes.ratios["reached"].eq(False).any())
 
 
 def _table(sizes: Sizes, size: str) -> pd.DataFrame:
@@ -91,7 +98,7 @@ def _table(sizes: Sizes, size: str) -> pd.DataFrame:
                 "metric": row["metric"],
                 size: row["size"],
                 "FLOPs/token": flops(row["flops_per_token"]),
-                "ratio": BOUNDS[row["bound"]] + _or_dash(row["value"]),
+                "ratio": _value(row),
                 "95 % low": _or_dash(row["low"]) if is_ratio else DASH,
                 "high": _or_dash(row["high"]) if is_ratio else DASH,
                 "seeds": row["seeds"],
@@ -99,6 +106,12 @@ def _table(sizes: Sizes, size: str) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def _value(row: Mapping[str, Any]) -> str:
+    """Format a ratio or a bound, with a mark where the baseline's best was not reached."""
+    missed = NOT_REACHED if row["reached"] is False else ""
+    return f"{BOUNDS[row['bound']]}{_or_dash(row['value'])}{missed}"
 
 
 def _or_dash(value: Any) -> str:
