@@ -93,7 +93,7 @@ def over_sizes(studies: Sequence[tuple[Path, str]], size: str) -> Sizes:
             "all baselines cost the same FLOPs a token; give studies of two or more sizes"
         )
     _refuse_other_questions(read)
-    notes = list(_differences(read))
+    notes = [*_differences(read), *_other_lengths(rows)]
     if not all(same_held_out(read[0], other) for other in read[1:]):
         rows = rows[rows["task"] != VALIDATION]
         if any(study.held_out for study in read):
@@ -194,6 +194,14 @@ def _differences(studies: Sequence[TrainedStudy]) -> Iterator[str]:
             pair = f"{other.name} differs from {first.name}"
             yield f"beware: {pair} beside its size: {'; '.join(found)}"
     yield from _searched(studies)
+
+
+def _other_lengths(rows: pd.DataFrame) -> Iterator[str]:
+    """Say where studies were trained on other numbers of tokens."""
+    trained = rows.groupby("study", sort=False)["trained_tokens"].max()
+    if trained.nunique() > 1:
+        listed = ", ".join(f"{tokens:,} in {study}" for study, tokens in trained.items())
+        yield f"beware: the studies were not trained on equally many tokens: {listed}"
 
 
 def _models_apart(first: TrainedStudy, other: TrainedStudy) -> Iterator[str]:

@@ -236,6 +236,14 @@ def test_what_differs_beside_the_size_is_a_line(
     assert any(note.startswith("beware") for note in notes) == (what != "learning_rate")
 
 
+def test_another_length_of_training_is_a_line(
+    alike: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shorter = changed(alike[1], tmp_path, f"delete from evaluations where tokens = {TOKENS[-1]}")
+    notes = " ".join(document(capsys, alike[0], shorter, "--over", "flops")["notes"])
+    assert "12,800,000 in w64, 6,400,000 in w96" in notes
+
+
 @pytest.mark.parametrize(
     ("change", "over", "words"),
     [
