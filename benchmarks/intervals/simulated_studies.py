@@ -168,12 +168,25 @@ def spread_and_form(random: np.random.Generator) -> tuple[float, str]:
     return between(random, 0.1, 0.3), FORMS[random.integers(3)]
 
 
-def scores(of: Design, random: np.random.Generator) -> np.ndarray:
-    """Draw one study: scores [I, 2, N, C] of items, models, seeds and checkpoints; more is
-    better."""
+def scores(
+    of: Design,
+    random: np.random.Generator,
+    *,
+    items: np.ndarray | None = None,
+    luck: np.ndarray | None = None,
+) -> np.ndarray:
+    """Draw one study: scores [I, 2, N, C] of items, models, seeds and checkpoints; more is better.
+
+    Studies that share items are given standard normal `items` [I, 1, 1, 1]. `luck` [I, 2, 1, 1] of
+    the models with the items takes the place of half of the variance of the runs' own.
+    """
     levels = np.stack([of.levels(model, random) for model in range(2)])
-    fate = OF_ITEM * random.standard_normal((of.items, 1, 1, 1))
-    fate = fate + OF_RUN * random.standard_normal((of.items, 2, of.seeds, 1))
+    if items is None:
+        items = random.standard_normal((of.items, 1, 1, 1))
+    of_run = OF_RUN * random.standard_normal((of.items, 2, of.seeds, 1))
+    if luck is not None:
+        of_run = luck + math.sqrt(0.5) * of_run
+    fate = OF_ITEM * items + of_run
     fate = fate + OF_CHECKPOINT * random.standard_normal((of.items, 2, of.seeds, of.checkpoints))
     if of.loss:
         return of.sign * levels * np.exp(LOSS_SPREAD * fate - LOSS_SPREAD**2 / 2)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dreamer_study.flows.python.loading import StudyLike
 from dreamer_study.flows.python.results import Results, results
+from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.statistics.comparison import Comparison
 from dreamer_study.sql.statistics.comparison import compare as compare_studies
 from dreamer_study.sql.statistics.corpora import Corpora, compare_corpora
+from dreamer_study.sql.statistics.sizes import Sizes, over_sizes
 
 
 def compare(first: Results | StudyLike, second: Results | StudyLike) -> Comparison:
@@ -50,3 +52,24 @@ def compare_tokens(*studies: Results | StudyLike, despite_differences: bool = Fa
     return compare_corpora(
         [(side.path, side.study_id) for side in sides], despite=despite_differences
     )
+
+
+def compare_sizes(*studies: Results | StudyLike, over: str = "flops") -> Sizes:
+    """Compute how the ratios of tokens change with the size of the models.
+
+    Args:
+        studies: two or more `Results`, or anything that `results` takes, of models of different
+            sizes
+        over: flops, parameters, or a size of the baseline such as hidden_size, which the rows name
+
+    Returns a `Sizes`: data frames of ratios (one row for each study, model, task and metric), of
+    trends (by which factor ten times the FLOPs a token change the ratio, with its 95 % interval)
+    and of the fitted lines, and notes on what is left out or differs.
+
+    Raises InputError if a study has no results or no ratios, or if the studies have fewer than two
+    sizes, other questions, other baselines, no variant in common, or no such size.
+    """
+    sides = [side if isinstance(side, Results) else results(side) for side in studies]
+    if len(sides) < 2:
+        raise InputError("compare_sizes takes two or more studies, one for each size")
+    return over_sizes([(side.path, side.study_id) for side in sides], over)

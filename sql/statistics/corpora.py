@@ -12,9 +12,8 @@ The data may differ, and nothing else: not what a token is (tokenizer), not what
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,25 +27,29 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.connection import connect
 from dreamer_study.sql.ingest import ingest
 from dreamer_study.sql.results import ask
-from dreamer_study.sql.statistics.comparability import Asked, read_asked
 from dreamer_study.sql.statistics.comparison import welch
 from dreamer_study.sql.statistics.compute import compute_statistics
+from dreamer_study.sql.statistics.trained import (
+    BENCHMARK,
+    PACKED,
+    TOKENIZER,
+    VALIDATION,
+    ModelKey,
+    TrainedStudy,
+    model_name,
+    named,
+    other_recipes,
+    other_settings,
+    read_trained,
+    same_held_out,
+    searched_apart,
+)
 
-VALIDATION = "validation"
-INTROSPECTION = "introspection"  # what is observed of a model; nothing is asked
-TOKENIZER = "the tokenizer"
-PACKED = "the packed tokens"
-BENCHMARK = "the benchmark "
-# Settings of a recipe that a study may search by itself, and of the machine that trained.
-SEARCHED = ("learning_rate", "weight_decay", "schedule")
-OF_THE_MACHINE = ("device", "raw_checkpoints")
 STUDY = "corpora"  # the study that holds all others side by side
 ALL_TASKS = "all"
 LEAKED = "leaked"
 OTHERS = "others"
 EVERY = "every"
-
-ModelKey = tuple[int | None, str]  # depth, variant
 
 
 @dataclass(frozen=True)
@@ -67,34 +70,6 @@ class Corpora:
     notes: list[str]
 
 
-@dataclass(frozen=True)
-class _Trained:
-    """How a study trained a model: its sizes, its recipe, and whether it searched for settings."""
-
-    config: Mapping[str, Any]
-    recipe: Mapping[str, Any]
-    searched: bool
-
-
-@dataclass(frozen=True)
-class _Study:
-    """A study of the comparison: where it is, its name in tables, and all that must be equal."""
-
-    path: Path
-    study_id: str
-    name: str
-    inputs: Mapping[str, str]
-    asked: Asked
-    held_out: frozenset[str]  # digests of the held-out documents
-    models: Mapping[ModelKey, _Trained]
-
-    @property
-    def benchmarks(self) -> list[str]:
-        """The names of the benchmarks that the study asks."""
-        names = [what.removeprefix(BENCHMARK) for what in self.inputs if what.startswith(BENCHMARK)]
-        return [name for name in names if name not in (VALIDATION, INTROSPECTION)]
-
-
 def compare_corpora(studies: Sequence[tuple[Path, str]], *, despite: bool = False) -> Corpora:
     """Compare studies (results file and id) with the first of them, for every model in common.
 
@@ -107,7 +82,9 @@ def compare_corpora(studies: Sequence[tuple[Path, str]], *, despite: bool = Fals
         raise InputError(
             "--tokens takes two or more studies; the first is what the others are over"
         )
-    read = _named([_read(path, study_id) for path, study_id in studies])
+    read = named([read_trained(path, study_id) for path, study_id in studies])
+    for study in read:
+        _refuse_unknown_data(study)
     first, *others = read
     notes = []
     for other in others:
@@ -130,76 +107,18 @@ def compare_corpora(studies: Sequence[tuple[Path, str]], *, despite: bool = Fals
     return Corpora(ratios, pd.DataFrame(leaks), notes)
 
 
-def _read(path: Path, study_id: str) -> _Study:
-    with closing(connect(path, read_only=True)) as connection:
-        inputs = dict(
-            connection.execute(
-                "select what, value from internal.study_inputs where study_id = ?", [study_id]
-            ).fetchall()
-        )
-        if not inputs:
-            raise InputError(
-                f"{path} does not say on which data {study_id} was made, as files of versions"
-                " before this one do not; `dreamer run` of that study again writes that down"
-            )
-        names = connection.execute(
-            "select name from studies where study_id = ?", [study_id]
-        ).fetchall()
-        versions = connection.execute(
-            "select distinct data_version from internal.evaluation_versions"
-            " join internal.model_runs using (run_id) where study_id = ? and task = ?",
-            [study_id, VALIDATION],
-        ).fetchall()
-        asked = read_asked(connection, study_id)
-    rows = ask(path, "corpora_recipes", study=study_id).to_dict("records")
-    return _Study(
-        path=path,
-        study_id=study_id,
-        name=names[0][0] if names else study_id,
-        inputs=inputs,
-        asked=asked,
-        held_out=frozenset(version for (version,) in versions if version),
-        models={(_depth(row["depth"]), row["variant"]): _trained(row) for row in rows},
-    )
-
-
-def _depth(value: Any) -> int | None:
-    return None if pd.isna(value) else int(value)
-
-
-def _trained(row: Mapping[str, Any]) -> _Trained:
-    recipe = json.loads(row["recipe"]) if isinstance(row["recipe"], str) else {}
-    return _Trained(
-        config=json.loads(row["config"]) if isinstance(row["config"], str) else {},
-        recipe={name: value for name, value in recipe.items() if name not in OF_THE_MACHINE},
-        searched=bool(row["searched"]),
-    )
-
-
-def _named(studies: Sequence[_Study]) -> list[_Study]:
-    """Give studies of one name their ids as names.
-
-    Raises InputError for a study that is named twice.
-    """
-    ids = [study.study_id for study in studies]
-    for study in studies:
-        if ids.count(study.study_id) > 1:
-            raise InputError(f"{study.study_id} is named twice; name studies on different data")
-    names = [study.name for study in studies]
-    return [
-        study if names.count(study.name) == 1 else _with_name(study, study.study_id)
-        for study in studies
-    ]
-
-
-def _with_name(study: _Study, name: str) -> _Study:
-    return _Study(**{**vars(study), "name": name})
-
-
 # --- what must be equal ---
 
 
-def _refuse_other_questions(first: _Study, other: _Study) -> None:
+def _refuse_unknown_data(study: TrainedStudy) -> None:
+    if not study.inputs:
+        raise InputError(
+            f"{study.path} does not say on which data {study.study_id} was made, as files of"
+            " versions before this one do not; `dreamer run` of that study again writes that down"
+        )
+
+
+def _refuse_other_questions(first: TrainedStudy, other: TrainedStudy) -> None:
     """Raise InputError where a token, a benchmark or an evaluation is another one."""
     found = []
     if first.inputs.get(TOKENIZER) != other.inputs.get(TOKENIZER):
@@ -222,12 +141,12 @@ def _refuse_other_questions(first: _Study, other: _Study) -> None:
         )
 
 
-def _notes_on(first: _Study, other: _Study, *, despite: bool) -> list[str]:
+def _notes_on(first: TrainedStudy, other: TrainedStudy, *, despite: bool) -> list[str]:
     """Return a line for all that is left out of a comparison, or differs without harm.
 
     Raises InputError for other models and recipes, unless `despite`.
     """
-    differing = [*_other_settings(first, other), *_other_recipes(first, other)]
+    differing = [*other_settings(first, other), *other_recipes(first, other)]
     if differing and not despite:
         raise InputError(
             f"{other.name} was not trained as {first.name} was: {'; '.join(differing)};"
@@ -238,7 +157,7 @@ def _notes_on(first: _Study, other: _Study, *, despite: bool) -> list[str]:
         f"beware: {other.name} differs from {first.name} beside its data: {each}"
         for each in differing
     ]
-    notes += _searched_apart(first, other)
+    notes += searched_apart(first, other)
     notes += [
         f"left out: {name}, which {present.name} asks and {missing.name} does not"
         for present, missing in ((first, other), (other, first))
@@ -246,12 +165,12 @@ def _notes_on(first: _Study, other: _Study, *, despite: bool) -> list[str]:
         if name not in missing.benchmarks
     ]
     notes += [
-        f"left out: {_model_name(model)}, which {present.name} trains and {missing.name} does not"
+        f"left out: {model_name(model)}, which {present.name} trains and {missing.name} does not"
         for present, missing in ((first, other), (other, first))
         for model in present.models
         if model not in missing.models
     ]
-    if not _same_held_out(first, other):
+    if not same_held_out(first, other):
         notes.append(
             f"left out: the loss on held-out documents, as those of {pair} are not the same ones"
             " (`data.like` takes those of another study)"
@@ -261,65 +180,13 @@ def _notes_on(first: _Study, other: _Study, *, despite: bool) -> list[str]:
     return notes
 
 
-def _same_held_out(first: _Study, other: _Study) -> bool:
-    return first.held_out == other.held_out and len(first.held_out) == 1
-
-
-def _other_settings(first: _Study, other: _Study) -> Iterator[str]:
-    for what, value in first.inputs.items():
-        there = other.inputs.get(what)
-        if what.startswith("training.") and there != value:
-            yield f"{what} is {there} in place of {value}"
-
-
-def _other_recipes(first: _Study, other: _Study) -> Iterator[str]:
-    """Say how models or recipes differ; searched settings aside, where both studies searched."""
-    for model, here in first.models.items():
-        there = other.models.get(model)
-        if there is None:
-            continue
-        both_searched = here.searched and there.searched
-        ignored = SEARCHED if both_searched else ()
-        for name, value, value_there in _differing(here.recipe, there.recipe):
-            if f"training.{name}" not in first.inputs and name not in ignored:
-                yield f"{_model_name(model)} has {name} {value_there} in place of {value}"
-        for name, value, value_there in _differing(here.config, there.config):
-            yield f"{_model_name(model)} has {name} {value_there} in place of {value}"
-
-
-def _searched_apart(first: _Study, other: _Study) -> Iterator[str]:
-    for model, here in first.models.items():
-        there = other.models.get(model)
-        if there is None or not (here.searched and there.searched):
-            continue
-        for name, value, value_there in _differing(here.recipe, there.recipe):
-            if name in SEARCHED:
-                yield (
-                    f"each study searched for its settings: {_model_name(model)} has {name}"
-                    f" {value} in {first.name}, {value_there} in {other.name}"
-                )
-
-
-def _differing(
-    first: Mapping[str, Any], second: Mapping[str, Any]
-) -> Iterator[tuple[str, Any, Any]]:
-    for name in sorted({*first, *second}):
-        if first.get(name) != second.get(name):
-            yield name, first.get(name), second.get(name)
-
-
-def _model_name(model: ModelKey) -> str:
-    depth, variant = model
-    return variant if depth is None else f"{variant} of depth {depth}"
-
-
 # --- ratios ---
 
 
-def _ratios(model: ModelKey, first: _Study, others: Sequence[_Study]) -> pd.DataFrame:
+def _ratios(model: ModelKey, first: TrainedStudy, others: Sequence[TrainedStudy]) -> pd.DataFrame:
     """Compute the ratios of a model on other data over the same model on the first study's."""
     tasks = [name for name in first.benchmarks if all(name in other.benchmarks for other in others)]
-    if all(_same_held_out(first, other) for other in others):
+    if all(same_held_out(first, other) for other in others):
         tasks.append(VALIDATION)
     with tempfile.TemporaryDirectory(prefix="dreamer-corpora-") as folder:
         joined = Path(folder) / "results.duckdb"
@@ -344,7 +211,7 @@ def _ratios(model: ModelKey, first: _Study, others: Sequence[_Study]) -> pd.Data
 
 
 def _side_by_side(
-    model: ModelKey, studies: Sequence[_Study], tasks: Sequence[str]
+    model: ModelKey, studies: Sequence[TrainedStudy], tasks: Sequence[str]
 ) -> dict[str, pa.Table]:
     """Return the rows of a model from several studies, each study as a variant of one study."""
     depth, variant = model
@@ -396,7 +263,7 @@ def _take_metrics(joined: Path, path: Path) -> None:
 # --- items that leaked ---
 
 
-def _leaks(model: ModelKey, first: _Study, other: _Study) -> list[dict[str, Any]]:
+def _leaks(model: ModelKey, first: TrainedStudy, other: TrainedStudy) -> list[dict[str, Any]]:
     """Compare accuracies on the items that only the other study trained on, and on the others."""
     trained_on = [_items_trained_on(study) for study in (first, other)]
     leaked = trained_on[1] - trained_on[0]
@@ -443,7 +310,7 @@ def _by_seed(pairs: pd.DataFrame, side: str) -> np.ndarray:
     return np.stack(pairs[f"seed_values_{side}"].to_list())
 
 
-def _last_scores(model: ModelKey, study: _Study) -> pd.DataFrame:
+def _last_scores(model: ModelKey, study: TrainedStudy) -> pd.DataFrame:
     """Read the scores of a model's items at its last checkpoint."""
     depth, variant = model
     with closing(connect(study.path, read_only=True)) as connection:
@@ -454,7 +321,7 @@ def _last_scores(model: ModelKey, study: _Study) -> pd.DataFrame:
         ).df()
 
 
-def _items_trained_on(study: _Study) -> set[tuple[str, str]]:
+def _items_trained_on(study: TrainedStudy) -> set[tuple[str, str]]:
     """Return the items, as task and id, of which the study's training documents hold a copy."""
     with closing(connect(study.path, read_only=True)) as connection:
         rows = connection.execute(

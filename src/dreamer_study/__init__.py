@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dreamer_study.flows.estimates.study_estimate import Estimate
     from dreamer_study.flows.jobs import Failed
     from dreamer_study.flows.python.atlas import atlas
-    from dreamer_study.flows.python.comparing import compare, compare_tokens
+    from dreamer_study.flows.python.comparing import compare, compare_sizes, compare_tokens
     from dreamer_study.flows.python.curves import factors
     from dreamer_study.flows.python.events import Note, Progress
     from dreamer_study.flows.python.loading import load
@@ -44,6 +44,7 @@ __all__ = [
     "Study",
     "atlas",
     "compare",
+    "compare_sizes",
     "compare_tokens",
     "factors",
     "load",
@@ -64,6 +65,7 @@ _MODULES = {
     "Study": "flows.study.configuration",
     "atlas": "flows.python.atlas",
     "compare": "flows.python.comparing",
+    "compare_sizes": "flows.python.comparing",
     "compare_tokens": "flows.python.comparing",
     "factors": "flows.python.curves",
     "load": "flows.python.loading",

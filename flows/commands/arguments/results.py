@@ -127,7 +127,8 @@ def _add_compare(commands: Commands) -> None:
         "--despite-differences",
         "with --tokens: also studies whose models or recipes differ, each difference printed",
     )
-    compare.flag("--csv", "with --tokens: print every ratio as comma-separated values")
+    compare.flag("--csv", "with --over or --tokens: print every ratio as comma-separated values")
+    compare.file("--plot", "with --over: write the ratios by size as .svg, .pdf or .png")
     add_root(compare, "the folder that a study writes to which is named by a preset or a file")
     compare.flag("--all", "also print what did not change")
     add_json(compare)

@@ -91,9 +91,12 @@ def _check_forms(options: argparse.Namespace) -> None:
     """Raise InputError for options of two forms of comparison, or of another form."""
     if options.over and options.tokens:
         raise InputError("--over and --tokens are two comparisons; give one of them")
-    for name in ("csv", "despite_differences"):
-        if getattr(options, name) and not options.tokens:
-            raise InputError(f"--{name.replace('_', '-')} belongs to --tokens; give --tokens too")
+    if options.csv and not (options.tokens or options.over):
+        raise InputError("--csv belongs to --over or --tokens; give one of them too")
+    for name, form in (("despite_differences", "tokens"), ("plot", "over")):
+        if getattr(options, name) and not getattr(options, form):
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} belongs to --{form}; give --{form} too")
 
 
 def _find(name: str, root: str | None) -> tuple[Path, str | None]:

@@ -32,6 +32,7 @@ PUBLIC = {
     "Study": ("name", "study_id", "folder", "database", "report"),
     "atlas": ("world",),
     "compare": ("first", "second"),
+    "compare_sizes": ("studies", "over"),
     "compare_tokens": ("studies", "despite_differences"),
     "factors": (
         *("curves", "items", "baseline", "target", "decayed_at_end", "every_pair"),
