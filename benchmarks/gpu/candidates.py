@@ -27,8 +27,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import attention
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from benchmarks.gpu import steps
 from benchmarks.gpu.device_timing import Say, Sizes, forget_peak, peak_gigabytes
-from benchmarks.gpu.steps import TIMED_STEPS, make_trainer
 from dreamer_study.model.accounting import training_flops_per_token
 from dreamer_study.model.ops import torch_kernels
 from dreamer_study.model.ops.device import device_name, peak_flops
@@ -119,7 +119,7 @@ def _measured(sizes: Sizes, variant: str, candidate: Candidate) -> _Found:
     forget_peak(sizes)
     with tempfile.TemporaryDirectory() as place, candidate.change(sizes):
         with _compiling(candidate.options):
-            trainer = make_trainer(
+            trainer = steps.make_trainer(
                 Path(place),
                 sizes,
                 variant,
@@ -130,7 +130,7 @@ def _measured(sizes: Sizes, variant: str, candidate: Candidate) -> _Found:
             )
         times: list[float] = []
         found: list[float] = []
-        for _ in range(1 + TIMED_STEPS):
+        for _ in range(1 + steps.TIMED_STEPS):
             started = time.perf_counter()
             before = trainer.tokens
             loss, *_ = trainer.train_step()

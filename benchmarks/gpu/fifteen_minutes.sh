@@ -23,6 +23,7 @@ python=${PYTHON:-python3}
 carried=${CARRIED:-build/carried}
 pages=docs/results/size-and-problems
 work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 started=$SECONDS
 
 say() { echo "[$((SECONDS - started)) s] $*"; }
@@ -92,6 +93,17 @@ stop_mps() {
     unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
 }
 
+# Put a file in its place in OUT; one of more than 15 MB in parts, which `cat` joins again.
+place() {
+    local part=$1 name=$2
+    if (($(stat -c %s "$part") > 15000000)); then
+        rm -f "$out/$name"
+        split -b 15000000 "$part" "$out/$name." && rm "$part"
+    else
+        mv "$part" "$out/$name"
+    fi
+}
+
 # What a study has found so far, by rename: rows, curves, rates and logs, no weights.
 copy_rows() {
     local root=$work/$1
@@ -101,19 +113,27 @@ copy_rows() {
         find . -path '*/state' -prune -o -path '*/checkpoints' -prune -o -type f \
             \( -path './store/evaluations/*' -o -path './store/runs/*' -o -path './store/models/*' \
             -o -path './store/decisions/*' -o -name '*.yaml' -o -name 'status*' \) -size -4M -print0 |
-            tar --null -czf "$out/$1.part" --files-from=- 2>/dev/null
-        mv "$out/$1.part" "$out/$1.tar.gz"
-        [[ -f results.duckdb ]] && gzip -c results.duckdb >"$out/$1.duckdb.part" &&
-            mv "$out/$1.duckdb.part" "$out/$1.duckdb.gz"
+            tar --null -czf "$work/$1.part" --files-from=- 2>/dev/null
+        place "$work/$1.part" "$1.tar.gz"
+        [[ -f results.duckdb ]] && gzip -c results.duckdb >"$work/$1.duckdb.part" &&
+            place "$work/$1.duckdb.part" "$1.duckdb.gz"
     )
     return 0
 }
 
-# The rows of a study each minute, as long as the process of this script lives.
+# What was measured so far: the tables, and all rows and logs in one file.
+copy_measured() {
+    [[ -d $work/measured ]] || return 0
+    tar -czf "$work/measured.part" -C "$work" measured && place "$work/measured.part" measured.tar.gz
+    cat "$work"/measured/*/results.md >"$out/results.md" 2>/dev/null
+    return 0
+}
+
+# Copy what is known each minute, as long as this script runs.
 copy_each_minute() {
-    while sleep 60; do copy_rows "$1"; done &
+    while sleep 60; do "$@"; done &
     copier=$!
-    trap 'kill $copier 2>/dev/null' EXIT
+    trap 'kill $copier 2>/dev/null; rm -rf "$work"' EXIT
 }
 
 # Run a study file for at most so many seconds; its trainings save and end when the time is over.
@@ -124,7 +144,7 @@ run_study() {
         return 1
     fi
     say "$name: begins, for $seconds s at most"
-    timeout --signal=INT --kill-after=15 "$seconds" "$python" -m dreamer_study.flows.commands.cli \
+    timeout --signal=INT --kill-after=25 "$seconds" "$python" -m dreamer_study.flows.commands.cli \
         run "$file" --root "$work/$name" --plain --until evaluate >>"$out/$name.log" 2>&1
     local status=$?
     copy_rows "$name"
@@ -155,7 +175,7 @@ expressions() {
         sed -i -E 's/^  seeds: \[.*/  seeds: [100]/' "$work/files/half.yaml"
         sed -i -E 's/^  seeds: \[.*/  seeds: [100, 101]/' "$work/files/whole.yaml"
     fi
-    copy_each_minute "$name"
+    copy_each_minute copy_rows "$name"
     start_mps
     run_study "$name" "$work/files/half.yaml" $((seconds - SECONDS + started))
     run_study "$name" "$work/files/whole.yaml" $((seconds - SECONDS + started))
@@ -171,13 +191,15 @@ measure() {
         return
     fi
     say "$name: begins, for $seconds s at most"
-    timeout --kill-after=10 "$((seconds + 10))" "$python" -m benchmarks.gpu --out "$out/$name" \
+    timeout --kill-after=10 "$((seconds + 10))" "$python" -m benchmarks.gpu --out "$work/measured/$name" \
         --minutes "$("$python" -c "print($seconds / 60)")" --parts "$@" ${rehearse:+--tiny}
+    copy_measured
 }
 
 # What a step and its candidates take, then small trainings side by side.
 throughput() {
     local seconds=$1
+    copy_each_minute copy_measured
     measure steps $((seconds - SECONDS + started)) facts candidates
     measure without-mps $((seconds - SECONDS + started)) sharing
     if ((seconds - SECONDS + started >= 20)) && start_mps; then
