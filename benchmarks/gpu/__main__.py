@@ -24,12 +24,17 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu import kernels, steps
+from benchmarks.gpu import candidates, kernels, sharing, steps
 from benchmarks.gpu.device_timing import Sizes
 
 PARTS: dict[str, Callable[..., None]] = {  # in the order they run
     "facts": steps.facts,
     **{f"steps {name}": partial(steps.steps, variant=name) for name in ("LA", "DR", "DR+DA")},
+    **{
+        f"candidates {name}": partial(candidates.candidates, variant=name)
+        for name in ("LA", "DR", "DR+DA")
+    },
+    "sharing": sharing.sharing,
     "attention": kernels.sequence_attention,
     "grouped": kernels.grouped_products,
     "loss": kernels.loss_head,

@@ -99,7 +99,7 @@ def _measure(
             "compile": compile and not sizes.tiny,
             "checkpointing": checkpointing,
         }
-        trainer = _trainer(Path(place), sizes, variant, lengths, **recipe)
+        trainer = make_trainer(Path(place), sizes, variant, lengths, **recipe)
         times, started, tokens = [], time.perf_counter(), 0
         for _ in range(1 + TIMED_STEPS):  # the first compiles and allocates
             before = trainer.tokens
@@ -137,7 +137,7 @@ def _measure(
     return True
 
 
-def _trainer(
+def make_trainer(
     root: Path, sizes: Sizes, variant: str, lengths: tuple[int, int] | None, **recipe: object
 ) -> Trainer:
     """Build a trainer over random tokens; `recipe` are settings of its training."""
