@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shlex
 import shutil
@@ -53,7 +54,7 @@ def publish(options: argparse.Namespace) -> None:
     study = load_study(options.study, root=options.root)
     folder: Path = options.folder
     owner: str = options.owner
-    if folder.exists():
+    if os.path.lexists(folder):  # a link that leads nowhere too
         raise InputError(
             f"{folder} exists already, and nothing published is overwritten; name a new folder"
         )

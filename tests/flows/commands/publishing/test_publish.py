@@ -208,6 +208,10 @@ def test_code_goes_with_its_study(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "dreamer run out/study.yaml --trust-code" in (tmp_path / "out" / "README.md").read_text()
     assert main([*command, "none"]) == 2
     assert "exists already" in capsys.readouterr().err
+    (tmp_path / "out").rename(tmp_path / "moved")
+    (tmp_path / "out").symlink_to(tmp_path / "nowhere")
+    assert main([*command, "none"]) == 2
+    assert "exists already" in capsys.readouterr().err
 
 
 def all_text(path: Path) -> str:
