@@ -35,7 +35,7 @@ from dreamer_study.flows.running.benchmark_cards import (
     significance,
     usual_seeds,
 )
-from dreamer_study.flows.running.result_rows import benchmark_levels
+from dreamer_study.flows.running.data_rows import benchmark_levels
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.model.accounting import Resources
 from dreamer_study.pipeline.errors import InputError

@@ -16,7 +16,6 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dreamer_study.flows.plan.study_plan import Evaluation, Plan, Run
 from dreamer_study.flows.running.benchmark_cards import (
@@ -26,7 +25,16 @@ from dreamer_study.flows.running.benchmark_cards import (
     scored_tasks,
 )
 from dreamer_study.flows.running.curation import curation_counts
-from dreamer_study.flows.running.curation_warnings import unmarked
+from dreamer_study.flows.running.data_rows import (
+    benchmark_levels,
+    examples_of,
+    found_items,
+    item_facts,
+    items_of,
+    mean_bytes_per_token,
+    source_rows,
+    tasks_in_words,
+)
 from dreamer_study.flows.running.elsewhere_rows import (
     claims_of_origin,
     outputs_of_origins,
@@ -35,20 +43,14 @@ from dreamer_study.flows.running.elsewhere_rows import (
 )
 from dreamer_study.flows.study.configuration import OF_THE_MACHINE
 from dreamer_study.model.checkpoints.checksums import read_checkpoint
-from dreamer_study.model.evaluation.lm_eval_files import task_in_words
 from dreamer_study.model.evaluation.metrics import COLUMNS
 from dreamer_study.model.training.config import HOW_FAR, HOW_IT_RUNS
 from dreamer_study.model.training.provenance import package_version
 from dreamer_study.model.training.search import by_rate
 from dreamer_study.model.training.step_log import devices_of, read_record
-from dreamer_study.pipeline.decontaminate.settings import LEAKS
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import canonical, digest
 from dreamer_study.pipeline.storage.integrity import check, read_manifest
-from dreamer_study.pipeline.tokens.validation import bytes_per_token, items_file
-from dreamer_study.pipeline.worlds.steps import steps_of
-from dreamer_study.pipeline.worlds.tasks import REPOSITORY
-from dreamer_study.pipeline.worlds.world import WORLD_LICENCE
 from dreamer_study.sql.ingest import forget_differing, ingest, replace_computed
 from dreamer_study.sql.names import UNDER_WAY
 from dreamer_study.sql.results import connect
@@ -122,21 +124,21 @@ def enter_study(plan: Plan) -> None:
     study overrides, and of what is known of items in advance.
     """
     study_id = plan.study.study_id
-    items = _items(plan)
+    items = items_of(plan)
     tables = {
         "studies": [_study_row(plan, items)],
         "models": _model_rows(plan),
         "curation": [{"study_id": study_id, **count} for count in curation_counts(plan.data)],
-        "sources": _source_rows(plan),
+        "sources": source_rows(plan),
         "benchmarks": _overridden_benchmarks(plan),
         "benchmark_levels": benchmark_levels(plan),
-        "item_facts": _item_facts(plan, items),
+        "item_facts": item_facts(plan, items),
         "benchmark_cards": benchmark_cards(plan),
         "study_inputs": [
             {"study_id": study_id, "what": what, "value": value}
             for what, value in plan.inputs.items()
         ],
-        "found_items": _found_items(plan),
+        "found_items": found_items(plan),
     }
     _enter(
         plan,
@@ -169,9 +171,9 @@ def _study_row(plan: Plan, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     config = {
         "study": settings,
         "packages": packages,
-        "examples": _examples(items),
-        "tasks": _tasks_in_words(plan),
-        "bytes_per_token": _bytes_per_token(plan),
+        "examples": examples_of(items),
+        "tasks": tasks_in_words(plan),
+        "bytes_per_token": mean_bytes_per_token(plan),
     }
     return {
         "study_id": study.study_id,
@@ -181,60 +183,6 @@ def _study_row(plan: Plan, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]
         "created_at": datetime.now(UTC).replace(tzinfo=None),
         "baseline": study.models.compared_with,
     }
-
-
-def _tasks_in_words(plan: Plan) -> dict[str, str]:
-    """Say of each benchmark of lm-eval's how it is asked; the built-in ones are in the settings."""
-    own = {benchmark.name for benchmark in plan.study.own_benchmarks}
-    tasks: dict[str, list[dict[str, Any]]] = {}
-    for task in plan.tasks:
-        if task["benchmark"] in own:
-            tasks.setdefault(task["benchmark"], []).append(task)
-    return {name: task_in_words(of_benchmark) for name, of_benchmark in tasks.items()}
-
-
-def _bytes_per_token(plan: Plan) -> float | None:
-    """Return the bytes of a token that the loss counts, on average over the held-out documents.
-
-    With these a loss in nats per token is one in bits per byte. None without such documents.
-    """
-    path = items_file(plan.data.packed.path, plan.study.training.loss_on)
-    if not path.exists() or not path.stat().st_size:
-        return None
-    return bytes_per_token(path, plan.data.tokenizer.path)
-
-
-def _items(plan: Plan) -> list[dict[str, Any]]:
-    """Read the items of all benchmarks. Raises InputError where they are damaged."""
-    check(plan.data.items.path)
-    items = pq.read_table(
-        plan.data.items.path / "items.parquet", columns=["id", "benchmark", "question", "answer"]
-    )
-    return items.to_pylist()
-
-
-def _examples(items: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Return the first question of each benchmark, and its answer."""
-    # of equal keys the last stays: in reverse order that is the first question
-    return {row["benchmark"]: [row["question"], row["answer"]] for row in reversed(items)}
-
-
-def _item_facts(plan: Plan, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Make the rows of `item_facts`: the steps of the built-in world's problems."""
-    rows = []
-    for item in items:
-        steps = steps_of(item["benchmark"], item["question"])
-        if steps is not None:
-            rows.append(
-                {
-                    "study_id": plan.study.study_id,
-                    "task": item["benchmark"],
-                    "item_id": item["id"],
-                    "fact": "steps",
-                    "value": steps,
-                }
-            )
-    return rows
 
 
 def _model_rows(plan: Plan) -> list[dict[str, Any]]:
@@ -432,47 +380,6 @@ def _checkpoint_rows(run: Run) -> list[dict[str, Any]]:
     return [{name: values[name] for name in names} for values in recorded]
 
 
-def _source_rows(plan: Plan) -> list[dict[str, Any]]:
-    """Make the rows of `sources` from what reading and stripping each source have written down."""
-    rows = []
-    for planned in plan.data.sources:
-        source = planned.source
-        # The world's licence is not in its source's entry: there it would change every key.
-        is_world = source.repository == REPOSITORY
-        rows.append(
-            {
-                "study_id": plan.study.study_id,
-                "source": source.name,
-                "repository": source.repository or ", ".join(source.files),
-                "revision": source.revision,
-                "licence": WORLD_LICENCE if is_world else source.licence,
-                "commit": planned.documents.results.get("commit"),
-                "unmarked": unmarked(planned.traces).get(source.name, 0),
-            }
-        )
-    return rows
-
-
-def _found_items(plan: Plan) -> list[dict[str, Any]]:
-    """Make the rows of `found_items` from what decontamination has found."""
-    removed = plan.study.data.decontaminate.remove
-    matches = pq.read_table(plan.data.curated.path / "matches.parquet")
-    trained: dict[tuple[str, str], bool] = {}
-    for match in matches.select(["benchmark", "item", "grade"]).to_pylist():
-        if match["grade"] in LEAKS:
-            key = (match["benchmark"], match["item"])
-            trained[key] = trained.get(key, False) or match["grade"] not in removed
-    return [
-        {
-            "study_id": plan.study.study_id,
-            "task": task,
-            "item_id": item,
-            "trained": is_trained,
-        }
-        for (task, item), is_trained in sorted(trained.items())
-    ]
-
-
 def _overridden_benchmarks(plan: Plan) -> list[dict[str, Any]]:
     """Make the rows of `benchmarks` for tasks of which the study says what the table does not.
 
@@ -492,32 +399,6 @@ def _overridden_benchmarks(plan: Plan) -> list[dict[str, Any]]:
             said = {part: task[part] for part in parts if part in task}
             reason = f"said by {plan.study.name}"
             rows.append({"task": name, **said, "trivial": trivial, "reason": reason})
-    return rows
-
-
-def benchmark_levels(plan: Plan) -> list[dict[str, Any]]:
-    """Make the rows of `benchmark_levels`: between which scores of a benchmark a model can lie.
-
-    A store from before gold answers were scored has no ceilings.
-    """
-    found = found_before(plan)
-    rows = []
-    for name, task in scored_tasks(plan).items():
-        ceiling = found.get(name, {})
-        rows.append(
-            {
-                "study_id": plan.study.study_id,
-                "task": name,
-                "metric": task["metric"],
-                "filter": task["filter"],
-                "items": ceiling.get("items"),
-                "failed": ceiling.get("failed"),
-                "ceiling": ceiling.get("ceiling"),
-                "chance": task.get("chance"),
-                "trivial": best_trivial(task, ceiling)[0],
-                "first_failed": ", ".join(ceiling.get("first", ())) or None,
-            }
-        )
     return rows
 
 
