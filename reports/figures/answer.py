@@ -80,6 +80,7 @@ def answer(
     shown = present(styles, curves)
     panels = []
     dashes = ""
+    bounds = ""
     led = with_bounds(leading(ratios))
     for depth, rows in ordered(led, styles).groupby("depth"):
         first = _most_common_measure(rows)
@@ -90,6 +91,8 @@ def answer(
         at_depth = depth_name(depth).lower()
         description = f"{name} against training tokens at {at_depth}: {_in_words(rows, first)}"
         arrows = pd.concat([of_answers(rows, first, grid, curve), of_scores(grid)])
+        if arrows["dashed"].eq(True).any():
+            bounds = "; a dashed arrow is a bound"
         slider = _slider(arrows, first)
         # The panels' keys name no task and no measure, so that the toolbar's choice of a benchmark
         # does not hide them.
@@ -101,17 +104,18 @@ def answer(
         if len(_drawn(missed, shown)):
             dashes = " Vertical dashes lead from a variant’s best to the baseline’s, never reached."
     baseline = baseline_of(ratios)
+    missed_by_some = len(_short(led)) > 0
+    at_edge = f" → at the edge: {baseline}’s best was never reached." if missed_by_some else ""
     arrow = "An arrow"
     if panels and len(shown) > MANY_ARROWS + 1:
         arrow = "Where the slider is at one score an arrow"
     caption = (
         "Each marker is a checkpoint, the mean over its seeds."
         f" {chart.of_bands(curves['seeds'])} {arrow} leads from {baseline}, the baseline, to a"
-        " variant at equal height, and is as long as the ratio; a dashed arrow is a bound."
-        f"{dashes} The strip has the ratios with 95 % confidence intervals (CI), over seeds and"
-        f" items, each at the scores that the variant and {baseline} both reached."
-        f" {what_filled_means(led)}"
-        f" → at the edge: {baseline}’s best was never reached."
+        f" variant at equal height, and is as long as the ratio{bounds}.{dashes}"
+        " The strip has the ratios with 95 % confidence intervals (CI), over seeds and items, each"
+        f" at the scores that the variant and {baseline} both reached. {what_filled_means(led)}"
+        f"{at_edge}"
     )
     # no legend: the names are at the ends of the curves
     return figure("answer", "The answer", caption, panels)

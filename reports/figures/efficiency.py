@@ -10,6 +10,8 @@ import pandas as pd
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.ratios import (
+    AT_LEAST,
+    AT_MOST,
     DIRECTION,
     EDGE,
     by_effect,
@@ -28,6 +30,7 @@ from dreamer_study.reports.text.ratios import leading, read_for
 from dreamer_study.sql.names import AVERAGE
 
 COSTS = {"flops": "FLOPs", "seconds": "seconds"}  # of a training token
+SIGNS = {AT_LEAST: "▸", AT_MOST: "◂"}  # of bounds
 NOISY = 1.25  # times as fast as its slowest run: seconds say more of the machine than of the model
 LABELLED_FROM = 400  # pixels of a plot beside whose points the ratios are written
 
@@ -62,9 +65,9 @@ def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
     panels = []
     for _, part in rows.groupby("depth"):
         panels += _panels(part, shown, low, high)
-    bounds = ""
-    if rows["bound"].ne("").any():
-        bounds = " ▸ at least, ◂ at most: the true ratio lies on that side."
+    drawn_bounds = set(rows["bound"])
+    signs = [f"{sign} {bound}" for bound, sign in SIGNS.items() if bound in drawn_bounds]
+    bounds = f" {', '.join(signs)}: the true ratio lies on that side." if signs else ""
     return figure(
         "token-ratios",
         f"Training tokens over those of {baseline_of(rows)}",

@@ -4,7 +4,7 @@
 // Sentences of a caption about a layer that the toolbar can leave out.
 const OF_SEEDS = /thin lines/i;
 const OF_RAW = /raw weights/i;
-const sentencesOf = (text) => text.split(/(?<=[.:]) (?=[A-Z→▸])/);
+const sentencesOf = (text) => text.split(/(?<=[.:]) (?=[A-Z→▸◂])/);
 
 const listedWords = (words) => [words.slice(0, -1).join(", "), words.at(-1)].filter(Boolean).join(" and ");
 

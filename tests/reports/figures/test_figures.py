@@ -421,7 +421,8 @@ def test_a_bound_has_a_line_to_the_edge(columns, label, bound, opens) -> None:
     drawn = token_ratios(ratios(**columns), DRAWN)
     (row,) = next(rows for rows in data(drawn.panels[0].specification) if "label" in rows[0])
     assert (row["label"], row["bound"]) == (label, bound)
-    assert ("at least, ◂ at most" in drawn.caption) == bool(bound)
+    said = drawn.caption.endswith(f"{bound}: the true ratio lies on that side.")
+    assert said == bool(bound)
     given = {"least": columns["low"], "most": columns["high"]}
     for end, value in given.items():
         if end == opens:
