@@ -268,10 +268,10 @@ def stage_name(stage: str) -> str:
 def depth_name(depth: int, short: bool = False) -> str:
     """Name a depth: `Depth 16`, or short `16`.
 
-    An unknown depth is negative: `Any depth`, or short a dash.
+    An unknown depth, as of curves from elsewhere, is negative: `Unknown depth`, or short a dash.
     """
     if depth < 0:
-        return NOTHING if short else "Any depth"
+        return NOTHING if short else "Unknown depth"
     return f"{depth:.0f}" if short else f"Depth {depth:.0f}"
 
 
