@@ -7,11 +7,12 @@ A step of two micro-batches runs at full size on the pretended device of `memory
 operation of `model/ops` two numbers are counted, forward and backward:
 
 * the least bytes: each operand read once, each result written once, as if one kernel computed all
-  between them. Backward: operands and the result's gradient read, the operands' gradients written;
+  between them. Backward: operands and the result's gradient are read, and the operands' gradients
+  are written;
 * the bytes as written: of every operation of torch that is dispatched, without torch.compile.
 
-The least time is the larger of least bytes over the memory's bandwidth and FLOPs over the peak, both
-of the maker's data sheet. What a kernel keeps for the backward pass is not in the least bytes.
+The least time is the larger of least bytes over the memory's bandwidth and FLOPs over the peak,
+both of the maker's data sheet. What a kernel keeps for the backward pass is not in the least bytes.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ TOLERANCE = 2e-3
 WORTH = 0.03
 """The gain from which on a candidate is kept."""
 SECONDS = {"LA": 100, "DR": 45, "DR+DA": 90}
-"""When no further candidate of a variant begins, so that all variants have their turn in minutes."""
+"""After these seconds no further candidate of a variant begins: all variants have their turn."""
 
 
 class Unavailable(Exception):
@@ -180,12 +180,15 @@ def _compiling(options: dict[str, Any]) -> AbstractContextManager[Any]:
     if not options:
         return nullcontext()
     compile_plainly = Trainer.compile
-    wanted = lambda trainer, **others: compile_plainly(trainer, **{**others, **options})  # noqa: E731
-    return patch.object(Trainer, "compile", wanted)
+
+    def compile_so(trainer: Trainer, **others: Any) -> None:
+        compile_plainly(trainer, **{**others, **options})
+
+    return patch.object(Trainer, "compile", compile_so)
 
 
-# Attention along the sequence: the product asks torch for its flash kernel of packed documents. Others
-# of torch's take whole rows only, as all rows are here: they say what a newer kernel would gain.
+# Attention along the sequence: the product asks torch for its flash kernel of packed documents.
+# Others of torch's take whole rows only, as all rows are here: they say what a newer kernel gains.
 
 
 def _by_backend(backend: SDPBackend, repeated: bool, sizes: Sizes) -> AbstractContextManager[Any]:
@@ -310,7 +313,7 @@ def _recomputed_experts(sizes: Sizes) -> AbstractContextManager[Any]:
 
 
 def _loss_in_chunks(times: float, sizes: Sizes) -> AbstractContextManager[Any]:
-    """Hold so many times the logits at once."""
+    """Hold `times` as many logits at once as the product does."""
     return patch.multiple(
         losses,
         GPU_CHUNK_BYTES=int(losses.GPU_CHUNK_BYTES * times),
@@ -319,7 +322,7 @@ def _loss_in_chunks(times: float, sizes: Sizes) -> AbstractContextManager[Any]:
 
 
 def _inductor(sizes: Sizes, **settings: Any) -> AbstractContextManager[Any]:
-    """Set torch's compiler."""
+    """Change settings of torch's compiler. Raises Unavailable for one that this torch lacks."""
     from torch._inductor import config
 
     known = {name: value for name, value in settings.items() if hasattr(config, name)}

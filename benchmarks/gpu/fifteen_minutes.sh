@@ -136,7 +136,7 @@ copy_each_minute() {
     trap 'kill $copier 2>/dev/null; rm -rf "$work"' EXIT
 }
 
-# Run a study file for at most so many seconds; its trainings save and end when the time is over.
+# Run a study file for at most the given seconds; its trainings save and end when the time is over.
 run_study() {
     local name=$1 file=$2 seconds=$3
     if ((seconds < 5)); then
@@ -182,7 +182,7 @@ expressions() {
     stop_mps
 }
 
-# A part of the benchmark for at most so many seconds; each result lies in OUT when it is known.
+# Run a part of the benchmark for at most the given seconds; each result is in OUT once it is known.
 measure() {
     local name=$1 seconds=$2
     shift 2

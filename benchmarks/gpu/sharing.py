@@ -25,11 +25,13 @@ CHECKPOINTS = 16
 
 
 def sharing(sizes: Sizes, say: Say) -> None:
-    """Measure seconds and tokens a second of trainings side by side: processes new, then staying."""
+    """Measure seconds and tokens a second of trainings side by side, in processes new and kept."""
     study = load_study(PRESET)
     models = [model.config for model in plan_models(study, study.data.tokenizer.vocabulary_size)]
-    length, batch_tokens = study.training.sequence_length, study.training.batch_tokens
+    length = study.training.sequence_length
+    batch_tokens = study.training.batch_tokens
     tokens = 2 * length if sizes.tiny else 100 * batch_tokens
+    numbers = (1, 2) if sizes.tiny else (study.compute.per_gpu, 6, 18, 24)
     recipe = {
         "tokens": tokens,
         "batch_tokens": length if sizes.tiny else batch_tokens,
@@ -38,7 +40,7 @@ def sharing(sizes: Sizes, say: Say) -> None:
         "device": sizes.device.type,
         "compile": False,
     }
-    for processes in (1, 2) if sizes.tiny else (study.compute.per_gpu, 6, 18, 24):
+    for processes in numbers:
         with tempfile.TemporaryDirectory() as place:
             data = write_random_stream(
                 Path(place) / "data",

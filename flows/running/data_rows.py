@@ -99,7 +99,7 @@ def source_rows(plan: Plan) -> list[dict[str, Any]]:
 
 
 def found_items(plan: Plan) -> list[dict[str, Any]]:
-    """Make the rows of `found_items` from what decontamination has found."""
+    """Make the rows of `found_items`: benchmark items that decontamination found in documents."""
     removed = plan.study.data.decontaminate.remove
     matches = pq.read_table(plan.data.curated.path / "matches.parquet")
     trained: dict[tuple[str, str], bool] = {}

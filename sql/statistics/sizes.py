@@ -155,7 +155,7 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-# --- what must be equal, and what is said where it is not ---
+# --- what must be equal, and notes on what differs ---
 
 
 def _refuse_other_questions(studies: Sequence[TrainedStudy]) -> None:
@@ -321,7 +321,7 @@ def _points(rows: pd.DataFrame) -> Points:
 
 
 def _trend(question: Mapping[str, str], rows: pd.DataFrame) -> dict[str, Any]:
-    """Return a row of `trends`, whose numbers are null with fewer than two sizes on the line."""
+    """Make a row of `trends`; its numbers are null where fewer than two sizes are on the line."""
     sizes = rows["flops_per_token"].nunique()
     numbers = ("per_tenfold", "per_tenfold_low", "per_tenfold_high", "p", "p_of_line")
     crossings = ("crossing", "crossing_low", "crossing_high")
@@ -331,7 +331,7 @@ def _trend(question: Mapping[str, str], rows: pd.DataFrame) -> dict[str, Any]:
         return row
     trend = fit_trend(_points(rows))
     flops = rows["flops_per_token"]
-    # slopes are of natural logarithms over natural logarithms: ten times is 10^slope
+    # the line is in natural logarithms on both axes, so ten times the FLOPs give 10^slope
     per_tenfold = (10**slope for slope in (trend.slope, trend.low, trend.high))
     row |= {"span": flops.max() / flops.min()}
     p_of_line = math.nan if trend.p_of_line is None else trend.p_of_line

@@ -153,7 +153,10 @@ def _plain_map(array: pa.MapArray) -> pa.MapArray:
 
 
 def _checked_offsets(array: Any, most: int) -> tuple[pa.Array, int, int]:
-    """Return the offsets of lists from 0, and the first and the last place of their elements."""
+    """Return the offsets of lists, counted from 0, and where their elements begin and end.
+
+    Raises ArrowInvalid where a list lies outside of its elements.
+    """
     array.validate()
     offsets = array.offsets.to_numpy()
     if not len(offsets):

@@ -30,7 +30,7 @@ def depths(folders):
 def test_checkpoints_run_at_the_depth_of_their_training(root):
     assert depths((root / "run" / "checkpoints").iterdir()) == [1, 1, 3, 3]
     starts = [start for start, _ in list_branches(root / "run")]
-    assert starts[1] < 1500, "its branch goes on beyond"
+    assert starts[1] < 1500, "its branch ends after the beginning"
     assert depths((root / "run" / "branches").iterdir()) == [1, 3, 3, 3]
 
 
