@@ -23,6 +23,24 @@ SHOWN_OF_NAME = 40  # characters of one that is longer
 NAMES = ("study_id", "variant", "baseline", "model_id", "run_id", "task", "metric", "filter")
 VALIDATION = "validation"  # the task that stands for the held-out documents of the curated corpus
 # stands for a null depth: results entered from elsewhere may lack the model's row
+# Names that every object of JavaScript has, in which Vega keeps groups by name.
+OF_EVERY_OBJECT = frozenset(
+    {
+        "__defineGetter__",
+        "__defineSetter__",
+        "__lookupGetter__",
+        "__lookupSetter__",
+        "__proto__",
+        "constructor",
+        "hasOwnProperty",
+        "isPrototypeOf",
+        "propertyIsEnumerable",
+        "toLocaleString",
+        "toString",
+        "valueOf",
+    }
+)
+UNSEEN = "\u2060"  # a word joiner, which takes no room
 UNKNOWN_DEPTH = -1
 # Frames that have the average over tasks beside the tasks.
 REPEATED = (
@@ -274,6 +292,10 @@ class StudyData:
         known = json_object(self.study.get("config")).get("bytes_per_token")
         return known if isinstance(known, float) and known > 0 else None
 
+    def drawable(self) -> StudyData:
+        """Return the same data with an unseen sign behind names that no figure can be drawn of."""
+        return replace(self, frames={name: _drawable(frame) for name, frame in self.frames.items()})
+
     def without_repeats(self) -> StudyData:
         """Return the same data without the rows of an only task beside its average."""
         read = [name for name in REPEATED if name in self.frames]
@@ -334,6 +356,17 @@ def check_lengths(frame: pd.DataFrame, columns: Sequence[str], where: str) -> No
                 f"{where}: {column} {name[:SHOWN_OF_NAME]!r}... has {len(name):,} characters; a"
                 f" name has at most {LONGEST_NAME}"
             )
+
+
+def _drawable(frame: pd.DataFrame) -> pd.DataFrame:
+    """Put `UNSEEN` behind the names of a frame that every object of JavaScript has."""
+    changed = {}
+    for column in NAMES:
+        if column in frame:
+            is_taken = frame[column].isin(OF_EVERY_OBJECT)
+            if is_taken.any():
+                changed[column] = frame[column].where(~is_taken, frame[column] + UNSEEN)
+    return frame.assign(**changed) if changed else frame
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:

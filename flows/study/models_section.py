@@ -56,19 +56,6 @@ class Match(Section):
         return self.model_dump(exclude_none=True)
 
 
-# Vega keeps groups in plain objects of JavaScript, which have these names already.
-OF_EVERY_OBJECT = frozenset(
-    {
-        "constructor",
-        "hasOwnProperty",
-        "isPrototypeOf",
-        "propertyIsEnumerable",
-        "toLocaleString",
-        "toString",
-        "valueOf",
-    }
-)
-
 # `from` is a word of Python, which no class can name as a field.
 _Elsewhere: Any = create_model(
     "_Elsewhere",
@@ -148,13 +135,6 @@ class Variant(_Elsewhere):
     def _of_its_own(cls, training: dict[str, Any]) -> dict[str, Any]:
         valid = [name for name in TrainingConfig.__dataclass_fields__ if name not in OF_ALL]
         return spelled_out(check_keys(training, [*valid, BETAS]))
-
-    @field_validator("name")
-    @classmethod
-    def _no_name_of_javascript(cls, name: str) -> str:
-        if name in OF_EVERY_OBJECT:
-            raise ValueError(f"{name} is a word of JavaScript, by which no figure can be drawn")
-        return name
 
     @model_validator(mode="after")
     def _one_origin(self) -> Variant:

@@ -21,7 +21,7 @@ def named_figure(database: Path, study_id: str, name: str) -> Figure:
 
     Raises InputError, which lists the figures of the study, for another name.
     """
-    data = read_study(database, study_id)
+    data = read_study(database, study_id).drawable()
     looks = styles(data.variants)
     # Checking every part of every figure would take a third of the time; tests check figures.
     with debug_mode(False):

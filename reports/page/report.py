@@ -106,6 +106,7 @@ def _remove_old_figures(page: Path, names: set[str]) -> None:
 
 def _page(data: StudyData, *, beside: bool, price: float | None) -> tuple[str, list[Figure]]:
     """Return the page's text and figures. `beside`: files of the figures lie beside the page."""
+    data = data.drawable()
     looks = styles(data.variants)
     short = _short_names(data)
     # Checking every part of every figure would take a third of the time; tests check figures.

@@ -188,15 +188,6 @@ def test_every_seed_goes_to_the_end_unless_a_race_is_asked_for(tmp_path: Path) -
     assert races == {"paper-16", "paper-32", "paper-mini"}
 
 
-@pytest.mark.parametrize("name", ["constructor", "toString", "hasOwnProperty", "valueOf"])
-def test_a_variant_has_no_name_of_every_object_of_javascript(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "study.yaml"
-    path.write_text(f"name: words\nmodels:\n  variants: [LA, {{name: {name}, family: LA}}]\n")
-    with pytest.raises(InputError, match=f"{name} is a word of JavaScript") as error:
-        load_study(path)
-    assert "\n" not in str(error.value)
-
-
 def test_the_papers_sources_are_named_at_once(tmp_path: Path) -> None:
     sources = load_study("paper-16").data.sources
     assert (len(sources), sources[0], sources[-1]) == (15, "math", "nemotron-sft-math")

@@ -846,6 +846,24 @@ def test_long_names_are_shown_apart_everywhere_and_told_whole(
     assert chromium.run(f"{caption}.title").endswith(f"Shown: LA, {names[1]} and {names[2]}.")
 
 
+def test_names_that_every_object_of_javascript_has_are_drawn(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    """Vega keeps groups by name in plain objects, where such a name has a value already."""
+    counts = []
+    for number, names in enumerate(
+        (["alpha", "beta", "gamma"], ["constructor", "__proto__", "toString"])
+    ):
+        right = dict(zip(["LA", *names], [RIGHT["LA"], *[RIGHT["DR"]] * 3], strict=True))
+        database = whole_study(tmp_path / f"{number}.duckdb", right, depths=(4,))
+        page = write_report(database, STUDY, tmp_path / str(number), papers=False)
+        chromium.open(page.as_uri())
+        chromium.draw_all()
+        counts.append(chromium.run(PLOTS))
+    assert counts[0] == counts[1]
+    assert all(counts[0])
+
+
 def test_no_table_of_ratios_needs_scrolling_on_a_desktop(page: Browser) -> None:
     page.draw_all()
     too_wide = """[...document.querySelectorAll('#ratios .scroll, .compared .scroll')]
