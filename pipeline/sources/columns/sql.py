@@ -268,7 +268,9 @@ def _most_memory() -> int:
 @cache
 def _database_within(memory: int) -> duckdb.DuckDBPyConnection:
     closed = {"enable_external_access": "false", "python_enable_replacements": "false"}
-    bounds = {"threads": "1", "memory_limit": f"{memory}B"}
+    # No thread of its own: one that gives memory back while a reader's limit holds ends the process.
+    alone = {"threads": "1", "async_threads": "0"}
+    bounds = {**alone, "memory_limit": f"{memory}B"}
     database = duckdb.connect(":memory:", config={**closed, **bounds})
     for name, (function, kind, result) in _FUNCTIONS.items():
         by_column = partial(_by_column, function, kind)

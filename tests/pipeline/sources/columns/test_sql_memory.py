@@ -1,6 +1,8 @@
 """The SQL of a column takes no more memory than `data.memory` leaves, and ends with a line."""
 
 import resource
+import subprocess
+import sys
 import time
 
 import pyarrow as pa
@@ -41,3 +43,22 @@ def test_sql_that_asks_for_more_than_its_share_is_refused(expression: str) -> No
     assert most_memory() - before < 3 * SHARE
     assert time.monotonic() - began < 60
     assert texts("upper(q)").num_rows == TABLE.num_rows, "the next rows are read"
+
+
+THREADS = """
+import os
+import pyarrow as pa
+from dreamer_study.pipeline.sources.columns.sql import bind, evaluate
+rows = pa.table({"a": ["x"] * 1000})
+before = len(os.listdir("/proc/self/task"))
+evaluate([bind("upper(a)", rows.schema)], rows)
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+def test_sql_has_no_thread_of_its_own() -> None:
+    """One that gave memory back while a reader's limit held ended the process by a signal."""
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "0"
