@@ -268,7 +268,7 @@ def _most_memory() -> int:
 @cache
 def _database_within(memory: int) -> duckdb.DuckDBPyConnection:
     closed = {"enable_external_access": "false", "python_enable_replacements": "false"}
-    # No thread of its own: one that gives memory back while a reader's limit holds ends the process.
+    # no thread of its own: one that asks for memory while a reader's limit holds ends the process
     alone = {"threads": "1", "async_threads": "0"}
     bounds = {**alone, "memory_limit": f"{memory}B"}
     database = duckdb.connect(":memory:", config={**closed, **bounds})
