@@ -85,11 +85,10 @@ def collect(
         given = {family.study_id for family in families}
         stay = [family for family in read_kept(kept) if family.study_id not in given]
         families = [*stay, *families]  # so the rows of the baseline stay too
-    # the rows of the baseline are taken from the first study that has trained it
-    families.sort(key=lambda family: family.baseline not in family.variants)
+    families = baseline_first(families)
     baseline = families[0].baseline
     _check(families, baseline)
-    tables = _joined(families, baseline)
+    tables = join(families, baseline)
     with tempfile.TemporaryDirectory() as temporary:
         replicates = families[0].settings["evaluation"]["bootstrap_replicates"]
         database = Path(temporary) / "results.duckdb"
@@ -118,6 +117,11 @@ def read_kept(path: Path) -> list[Family]:
     with closing(connect(path, read_only=True)) as connection:
         studies = connection.execute("select study_id, config from studies order by all").fetchall()
         return [replace(_family(connection, *study), unfinished=()) for study in studies]
+
+
+def baseline_first(families: Sequence[Family]) -> list[Family]:
+    """Sort studies: the rows of the baseline are taken from the first study that has trained it."""
+    return sorted(families, key=lambda family: family.baseline not in family.variants)
 
 
 def _family(connection: duckdb.DuckDBPyConnection, study_id: str, config: str) -> Family:
@@ -220,7 +224,7 @@ def _trained(family: Family, variant: str) -> set[str]:
     }
 
 
-def _joined(families: Sequence[Family], baseline: str) -> Tables:
+def join(families: Sequence[Family], baseline: str) -> Tables:
     """Join the rows of all studies; those of the baseline are the first study's."""
     parts: dict[str, list[pa.Table]] = {}
     for number, family in enumerate(families):
@@ -256,6 +260,14 @@ def _ingested(families: Sequence[Family]) -> pa.Table:
 
 def compute_ratios(tables: Tables, baseline: str, database: Path, replicates: int) -> pd.DataFrame:
     """Compute the ratios of all variants to the baseline, as those of one study."""
+    write_together(tables, baseline, database)
+    with closing(connect(database)) as connection:
+        compute_statistics(connection, TOGETHER, replicates=replicates, baselines=[baseline])
+        return connection.execute(RATIOS_AND_BESTS, [TOGETHER]).df()
+
+
+def write_together(tables: Tables, baseline: str, database: Path) -> None:
+    """Write the rows of all variants into a new results file, as those of the study `TOGETHER`."""
     together = {name: rows for name, rows in tables.items() if name not in (*SHARED, "ingested")}
     for name, rows in together.items():
         if "study_id" in rows.column_names:
@@ -270,8 +282,6 @@ def compute_ratios(tables: Tables, baseline: str, database: Path, replicates: in
     ingest(database, {**together, "benchmarks": tables["benchmarks"]})
     with closing(connect(database)) as connection:
         connection.execute("update studies set baseline = ?", [baseline])
-        compute_statistics(connection, TOGETHER, replicates=replicates, baselines=[baseline])
-        return connection.execute(RATIOS_AND_BESTS, [TOGETHER]).df()
 
 
 def _recipe(family: Family) -> dict[str, Any]:

@@ -8,6 +8,7 @@ hand.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,9 +23,19 @@ from dreamer_study.reports.figures.rendering import Figure, save
 from dreamer_study.reports.text.numbers import number
 
 FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER))
+from claims import judge  # noqa: E402  (beside this file)
+
 PAGE = FOLDER / "README.md"
 UNMATCHED = "‡"
 END = "<!-- end of the table -->\n"
+CLAIMS = (
+    "One layer of softmax attention does not learn recall; one layer of Mamba does.",
+    "Attention beats fixed states at recall, and more so as pairs grow.",
+    "Linear recurrences with positive eigenvalues do not track a state; an LSTM does.",
+    "Hybrids have both: recall of attention and expressions of recurrence.",
+    "At equal FLOPs, mixtures of experts beat dense networks.",
+)
 
 
 def main() -> None:
@@ -40,17 +51,27 @@ def with_tables(text: str) -> str:
     """Return a text with all tables between their marks."""
     for world in worlds():
         atlas = read_atlas(world)
-        tables = {
-            "architectures": architectures(atlas),
-            "origins": origins(atlas),
-            "figures": images(atlas),
-        }
-        for name, lines in tables.items():
-            begin = f"<!-- {world}: {name}, by docs/results/atlas/page.py -->\n"
-            if begin in text:
-                before, rest = text.split(begin)
-                text = before + begin + "".join(lines) + END + rest.split(END, 1)[1]
-    return text
+        text = with_table(text, f"{world}: architectures", architectures(atlas))
+        text = with_table(text, f"{world}: origins", origins(atlas))
+        text = with_table(text, f"{world}: figures", images(atlas))
+    return with_table(text, "claims", claims())
+
+
+def with_table(text: str, name: str, lines: Iterator[str]) -> str:
+    """Put lines between the marks of a table, in a text that has these marks."""
+    begin = f"<!-- {name}, by docs/results/atlas/page.py -->\n"
+    if begin not in text:
+        return text
+    before, rest = text.split(begin)
+    return before + begin + "".join(lines) + END + rest.split(END, 1)[1]
+
+
+def claims() -> Iterator[str]:
+    """Yield the table of the claims, with what the rows say about each."""
+    yield line(["#", "claim", "verdict", "numbers"])
+    yield line(["---"] * 4)
+    for place, (claim, judged) in enumerate(zip(CLAIMS, judge(), strict=True), start=1):
+        yield line([str(place), claim, judged.verdict, judged.numbers])
 
 
 def figures(atlas: Atlas) -> Iterator[tuple[str, Figure]]:

@@ -1,0 +1,165 @@
+"""The claims of the atlas's protocol are judged by its rules, from the rows of the package."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from dreamer_study.flows.atlas import bundled
+from dreamer_study.flows.atlas.table import read_atlas
+from tests.flows.atlas.made_up import made_up_world
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "results" / "atlas"
+
+
+def read_module(name: str) -> ModuleType:
+    described = importlib.util.spec_from_file_location(f"atlas_{name}", FOLDER / f"{name}.py")
+    assert described is not None
+    assert described.loader is not None
+    module = importlib.util.module_from_spec(described)
+    sys.modules[described.name] = module  # where dataclasses look for it
+    described.loader.exec_module(module)
+    return module
+
+
+CLAIMS = read_module("claims")
+Span = CLAIMS.Span
+ABOVE, BELOW, AROUND = Span(1.5, 1.2, 1.9), Span(0.7, 0.6, 0.9), Span(1.1, 0.9, 1.4)
+FAR_ABOVE, AT_LEAST = Span(4.0, 3.0, 5.0), Span(np.nan, 2.5, np.nan)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A made-up world in the place of the package's."""
+    monkeypatch.setattr(bundled, "WORLDS", made_up_world(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return "tiny"
+
+
+@pytest.mark.slow
+def test_the_page_shows_its_rows() -> None:
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert read_module("page").with_tables(text) == text
+
+
+def test_a_mean_of_ratios_is_their_geometric_mean(tiny: str) -> None:
+    ratios = read_atlas(tiny).ratios
+    is_average = (ratios["task"] == "average") & (ratios["metric"] == "accuracy")
+    own = ratios[is_average].set_index("variant")["ratio"]
+    for variant in ("DR", "RWKV"):
+        mean = CLAIMS.mean_ratio(tiny, [variant], ["LA"])
+        assert mean.value == pytest.approx(own[variant])
+        assert mean.low < mean.value < mean.high
+    both = CLAIMS.mean_ratio(tiny, ["DR", "RWKV"], ["LA"])
+    assert both.value == pytest.approx(np.sqrt(own["DR"] * own["RWKV"]))
+    assert CLAIMS.mean_ratio(tiny, ["LA"], ["DR"]).value == pytest.approx(1 / own["DR"])
+
+
+def test_ratios_over_another_architecture_than_the_baseline(tiny: str) -> None:
+    over_llama = CLAIMS.ratios_over(tiny, "Llama", "world_recall")
+    ratios = read_atlas(tiny).ratios
+    is_recall = (ratios["task"] == "world_recall") & (ratios["metric"] == "accuracy")
+    llama = ratios[is_recall].set_index("variant").loc["Llama"]
+    assert over_llama["LA"].value == pytest.approx(1 / llama["ratio"])
+    assert over_llama["LA"].low == pytest.approx(1 / llama["high"], rel=0.05)  # other replicates
+    assert np.isnan(over_llama["LSTM"].value)  # which never learns recall
+    assert over_llama["LSTM"].lies_above(1)
+
+
+def test_the_best_accuracy_is_at_one_checkpoint(tiny: str) -> None:
+    best = CLAIMS.best_accuracy(tiny, "RWKV", "world_recall")
+    ratios = read_atlas(tiny).ratios
+    rows = ratios[(ratios["task"] == "world_recall") & (ratios["metric"] == "accuracy")]
+    assert best.value == pytest.approx(rows.set_index("variant").loc["RWKV", "best"])
+    assert best.low < best.value < best.high
+
+
+def test_a_claim_waits_for_what_has_neither_a_row_nor_a_reason(tiny: str) -> None:
+    seen = CLAIMS.Verdict("confirmed", "")
+    rule = CLAIMS.if_measured
+    assert rule(lambda: seen, {tiny: ["LA", "Llama"]}) is seen
+    assert rule(lambda: seen, {tiny: ["LA", "Mamba"]}) is seen  # left out, with a reason
+    waiting = rule(lambda: seen, {tiny: ["LA", "Jamba"], "elsewhere": ["LA"]})
+    assert waiting == CLAIMS.Verdict("open", "not measured yet: Jamba, LA")
+
+
+@pytest.mark.parametrize(
+    ("attention", "mamba", "verdict"),
+    [(0.4, 0.95, "confirmed"), (0.95, 0.4, "refuted"), (0.6, 0.95, "open"), (0.4, 0.8, "open")],
+)
+def test_one_layer(
+    monkeypatch: pytest.MonkeyPatch, attention: float, mamba: float, verdict: str
+) -> None:
+    bests = {"Llama-1": attention, "Mamba-1": mamba}
+    monkeypatch.setattr(CLAIMS, "best_accuracy", lambda _, name, __: Span(bests[name], 0.0, 1.0))
+    assert CLAIMS.one_layer().verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("ten", "thirty", "verdict"),
+    [
+        (ABOVE, FAR_ABOVE, "confirmed"),
+        (ABOVE, AT_LEAST, "confirmed"),
+        (ABOVE, AROUND, "open"),
+        (AROUND, FAR_ABOVE, "open"),
+        (BELOW, FAR_ABOVE, "refuted"),
+        (FAR_ABOVE, ABOVE, "refuted"),
+    ],
+)
+def test_more_pairs(
+    monkeypatch: pytest.MonkeyPatch, ten: object, thirty: object, verdict: str
+) -> None:
+    def ratios(world: str, _: str, __: str) -> Mapping[str, object]:
+        return dict.fromkeys(CLAIMS.FIXED_STATES, ten if world == "mixture" else thirty)
+
+    monkeypatch.setattr(CLAIMS, "ratios_over", ratios)
+    assert CLAIMS.more_pairs().verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("lstm", "other", "verdict"),
+    [(ABOVE, BELOW, "confirmed"), (BELOW, ABOVE, "refuted"), (AROUND, BELOW, "open")],
+)
+def test_tracking(
+    monkeypatch: pytest.MonkeyPatch, lstm: object, other: object, verdict: str
+) -> None:
+    spans = {"LSTM": lstm, "Mamba-2": other, "minGRU": other}
+    monkeypatch.setattr(CLAIMS, "best_accuracy", lambda _, name, __: spans[name])
+    assert CLAIMS.tracking().verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("expressions", "recall", "verdict"),
+    [
+        ([BELOW, BELOW, AROUND], [AROUND, BELOW, AROUND], "confirmed"),
+        ([BELOW, AROUND, AROUND], [AROUND, AROUND, AROUND], "open"),
+        ([BELOW, BELOW, AROUND], [AROUND, ABOVE, AROUND], "open"),
+        ([BELOW, BELOW, AROUND], [AROUND, ABOVE, AT_LEAST], "refuted"),
+        ([ABOVE, AT_LEAST, AROUND], [AROUND, AROUND, AROUND], "refuted"),
+    ],
+)
+def test_hybrids(
+    monkeypatch: pytest.MonkeyPatch, expressions: list[object], recall: list[object], verdict: str
+) -> None:
+    """Three of the hybrids have rows, the others a reason."""
+
+    def ratios(_: str, __: str, task: str) -> Mapping[str, object]:
+        spans = expressions if task == CLAIMS.EXPRESSIONS else recall
+        return {"LSTM": ABOVE, **dict(zip(CLAIMS.HYBRIDS[:3], spans, strict=True))}
+
+    monkeypatch.setattr(CLAIMS, "ratios_over", ratios)
+    assert CLAIMS.hybrids().verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("mean", "verdict"), [(BELOW, "confirmed"), (ABOVE, "refuted"), (AROUND, "open")]
+)
+def test_experts(monkeypatch: pytest.MonkeyPatch, mean: object, verdict: str) -> None:
+    monkeypatch.setattr(CLAIMS, "mean_ratio", lambda *_: mean)
+    assert CLAIMS.experts().verdict == verdict
