@@ -83,8 +83,8 @@ class Watch:
         self.states: list[State] = []
         self._title = study.study_id
         self._runner = ""
-        self._first = (0.0, math.inf)  # time of the first look, and the work done by then
-        self.speed = 0.0  # work done in a second since then
+        self._pace = Pace()
+        self.speed = 0.0  # work done in a second
 
     def look(self) -> None:
         """Read the states of the study."""
@@ -95,12 +95,8 @@ class Watch:
         self._title = f"{self._study.study_id}: {self.state}"
         if runner:
             self._title += f" ({runner})"
-        now = time.monotonic()
         done, _ = work(self.states)
-        if done <= self._first[1]:  # also where a search has ended, whose trainings count no more
-            self._first = (now, done)
-        first_time, first_done = self._first
-        self.speed = (done - first_done) / max(now - first_time, 1e-9)
+        self.speed = self._pace.look(time.monotonic(), done)
 
     def look_again(self) -> None:
         """Read the states, or keep the last ones where files change while they are read."""
@@ -144,6 +140,27 @@ class Watch:
         for name, text in counts(self.states).items():
             yield line(text, FAILED if name == "failed" else DIM)
         yield line(str(self._study.folder.resolve()), DIM)
+
+
+class Pace:
+    """Measure the work that is done in a second, since the first look.
+
+    It begins again where there is less work done than at the look before: a search has ended, and
+    its trainings count no more.
+    """
+
+    def __init__(self) -> None:
+        self._first_time = 0.0
+        self._first_done = math.inf
+        self._last_done = math.inf
+
+    def look(self, now: float, done: float) -> float:
+        """Return the work in a second until `now`, when so much work is done."""
+        has_begun = done > self._first_done
+        if not has_begun or done < self._last_done:
+            self._first_time, self._first_done = now, done
+        self._last_done = done
+        return (done - self._first_done) / max(now - self._first_time, 1e-9)
 
 
 def line(text: str, style: str = "") -> Text:

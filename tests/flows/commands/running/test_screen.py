@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from dreamer_study.flows.commands.running.status import (
+    Pace,
     Watch,
     bar,
     counts,
@@ -208,3 +209,13 @@ def test_brackets_in_what_a_training_says_are_shown_and_end_nothing(detail: str)
     with screen.capture() as captured:
         screen.print(table([State("train", "LA-2", 0, "failed", detail=detail)], fits=True))
     assert detail in captured.get()
+
+
+def test_the_pace_begins_again_where_the_trainings_of_a_search_count_no_more() -> None:
+    pace = Pace()
+    speeds = [pace.look(now, done) for now, done in ((0, 0), (10, 0), (20, 1), (110, 10))]
+    assert speeds == [0, 0, 0.1, 0.1]
+    assert pace.look(2110, 210) == pytest.approx(0.1)
+    # the search has ended: in the first ten seconds after, a hundredth of a training
+    speeds = [pace.look(now, done) for now, done in ((2120, 0.01), (2130, 0.11))]
+    assert speeds == pytest.approx([0, 0.01])
