@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
 from dreamer_study.flows.atlas import bundled
 from dreamer_study.flows.atlas.table import read_atlas
+from tests.docs.scripts import script
 from tests.flows.atlas.made_up import made_up_world
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "results" / "atlas"
-
-
-def read_module(name: str) -> ModuleType:
-    described = importlib.util.spec_from_file_location(f"atlas_{name}", FOLDER / f"{name}.py")
-    assert described is not None
-    assert described.loader is not None
-    module = importlib.util.module_from_spec(described)
-    sys.modules[described.name] = module  # where dataclasses look for it
-    described.loader.exec_module(module)
-    return module
-
-
-CLAIMS = read_module("claims")
+CLAIMS = script("atlas/claims.py")
 Span = CLAIMS.Span
 ABOVE, BELOW, AROUND = Span(1.5, 1.2, 1.9), Span(0.7, 0.6, 0.9), Span(1.1, 0.9, 1.4)
 FAR_ABOVE, AT_LEAST = Span(4.0, 3.0, 5.0), Span(np.nan, 2.5, np.nan)
@@ -40,12 +25,6 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(bundled, "WORLDS", made_up_world(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return "tiny"
-
-
-@pytest.mark.slow
-def test_the_page_shows_its_rows() -> None:
-    text = (FOLDER / "README.md").read_text(encoding="utf-8")
-    assert read_module("page").with_tables(text) == text
 
 
 def test_a_mean_of_ratios_is_their_geometric_mean(tiny: str) -> None:

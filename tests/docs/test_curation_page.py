@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pandas as pd
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "results" / "recipes"
+from tests.docs.scripts import RESULTS, script
 
-
-def script() -> ModuleType:
-    described = importlib.util.spec_from_file_location("page", FOLDER / "page.py")
-    assert described is not None
-    module = importlib.util.module_from_spec(described)
-    assert described.loader is not None
-    described.loader.exec_module(module)
-    return module
-
-
-PAGE = script()
+FOLDER = RESULTS / "recipes"
+PAGE = script("recipes/page.py")
 
 
 def test_the_tables_are_made_from_rows(tmp_path: Path) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pandas as pd
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "results" / "forms"
-described = importlib.util.spec_from_file_location("forms_page", FOLDER / "page.py")
-assert described is not None
-assert described.loader is not None
-PAGE = importlib.util.module_from_spec(described)
-described.loader.exec_module(PAGE)
+from tests.docs.scripts import RESULTS, script
+
+FOLDER = RESULTS / "forms"
+PAGE = script("forms/page.py")
 
 
 def test_the_page_shows_its_rows() -> None:

@@ -1,24 +1,10 @@
 """The tables in the pages of docs/results are those of the stored ratios."""
 
-import importlib.util
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+from tests.docs.scripts import RESULTS, script
 
-
-def script(name: str = "tables.py") -> ModuleType:
-    described = importlib.util.spec_from_file_location(Path(name).stem, RESULTS / name)
-    assert described is not None
-    module = importlib.util.module_from_spec(described)
-    assert described.loader is not None
-    described.loader.exec_module(module)
-    return module
-
-
-TABLES = script()
+TABLES = script("tables.py")
 
 
 @pytest.mark.parametrize("page", TABLES.pages())

@@ -16,8 +16,9 @@ from pathlib import Path
 import duckdb
 
 HERE = Path(__file__).parent
-BEGIN = "<!-- by page.py -->\n"
-END = "<!-- end of the tables -->\n"
+sys.path.insert(0, str(HERE.parent))
+from sql_tables import between_marks, table  # noqa: E402  (in the folder of all pages)
+
 ROWS = """
 select
     variant, task, metric, ratio, ratios.low, ratios.high, p, score_low, score_high, at_least,
@@ -81,18 +82,8 @@ def main() -> None:
 
 def with_tables(page: str, folder: Path) -> str:
     """Return a page with the tables of a folder's rows between its marks."""
-    before, rest = page.split(BEGIN)
-    parts = [table(CELLS, folder / "ratios.csv"), table(PRIMARY, folder / "ratios.csv")]
-    return before + BEGIN + "\n".join(parts) + END + rest.split(END)[1]
-
-
-def table(query: str, rows: Path) -> str:
-    """Return the answer of a query over a file of rows as a table in Markdown."""
-    with closing(duckdb.connect()) as connection:
-        result = connection.execute(query, [str(rows)])
-        names = [name for name, *_ in result.description]
-        lines = [names, ["---"] * len(names), *result.fetchall()]
-    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+    tables = [table(CELLS, folder / "ratios.csv"), table(PRIMARY, folder / "ratios.csv")]
+    return between_marks(page, tables)
 
 
 if __name__ == "__main__":

@@ -9,16 +9,14 @@ tables of `README.md` from these by SQL. Without studies it makes the tables alo
 from __future__ import annotations
 
 import sys
-from contextlib import closing
 from pathlib import Path
-
-import duckdb
 
 import dreamer_study
 
 HERE = Path(__file__).parent
-BEGIN = "<!-- by page.py -->\n"
-END = "<!-- end of the tables -->\n"
+sys.path.insert(0, str(HERE.parent))
+from sql_tables import between_marks, table  # noqa: E402  (in the folder of all pages)
+
 RATIOS = """
 select
     replace(study, 'recipes-', '') as study,
@@ -68,18 +66,8 @@ def write_rows(studies: list[str]) -> None:
 
 def with_tables(page: str, folder: Path) -> str:
     """Return a page with the tables of a folder's rows between its marks."""
-    before, rest = page.split(BEGIN)
-    parts = [table(RATIOS, folder / "ratios.csv"), table(LEAKS, folder / "leaks.csv")]
-    return before + BEGIN + "\n".join(parts) + END + rest.split(END)[1]
-
-
-def table(query: str, rows: Path) -> str:
-    """Return the answer of a query over a file of rows as a table in Markdown."""
-    with closing(duckdb.connect()) as connection:
-        result = connection.execute(query, [str(rows)])
-        names = [name for name, *_ in result.description]
-        lines = [names, ["---"] * len(names), *result.fetchall()]
-    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+    tables = [table(RATIOS, folder / "ratios.csv"), table(LEAKS, folder / "leaks.csv")]
+    return between_marks(page, tables)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,27 @@
+"""Write tables by SQL over stored rows into the pages of docs/results, between two marks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+
+BEGIN = "<!-- by page.py -->\n"
+END = "<!-- end of the tables -->\n"
+
+
+def between_marks(page: str, tables: Sequence[str]) -> str:
+    """Return a page with these tables in the place of those between its marks."""
+    before, rest = page.split(BEGIN)
+    return before + BEGIN + "\n".join(tables) + END + rest.split(END)[1]
+
+
+def table(query: str, rows: Path) -> str:
+    """Return the answer of a query over a file of rows as a table in Markdown."""
+    with closing(duckdb.connect()) as connection:
+        result = connection.execute(query, [str(rows)])
+        names = [name for name, *_ in result.description]
+        lines = [names, ["---"] * len(names), *result.fetchall()]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
