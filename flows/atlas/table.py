@@ -148,18 +148,21 @@ def with_study(atlas: Atlas, database: Path, study_id: str) -> Atlas:
 
 
 def table(atlas: Atlas) -> pd.DataFrame:
-    """Return a row for each architecture, ranked: the mean of its ratios, the fewest tokens first.
+    """Return a row for each architecture: by abilities learned, then by the mean of the ratios.
 
-    Of each ability there are `<ability>_ratio`, the tokens over the baseline's, with the 95 %
-    interval `_low` to `_high`; `_bound` ('at least', 'at most' or empty) says that the ratio is a
-    bound; `_reached` whether the baseline's best was reached, and `_best` is the best score.
-    `_near_chance` says that an architecture has no ratio because it never rose above chance; it
-    comes after those that did.
+    So those that have a ratio for every ability come first, the fewest tokens first. Of each
+    ability there are `<ability>_ratio`, the tokens over the baseline's, with the 95 % interval
+    `_low` to `_high`; `_bound` ('at least', 'at most' or empty) says that the ratio is a bound;
+    `_reached` whether the baseline's best was reached, and `_best` is the best score.
+    `_near_chance` says that an architecture has no ratio because it never rose above chance.
     """
     frame = atlas.architectures.copy()
+    not_learned = pd.Series(0, index=frame.index)
     for ability in atlas.abilities:
         rows = atlas.rows_of(ability).set_index("variant")
         rows = rows.assign(bound=[_bound(row) for row in rows.to_dict("records")])
+        has_ratio = rows["ratio"].notna() | rows["high"].notna()  # or is better than any
+        not_learned += frame["variant"].map(~has_ratio).eq(True)
         estimate = rows["ratio"].fillna(rows["low"]).fillna(rows["high"])
         rows = rows.assign(ratio=estimate)
         for column in OF_ABILITY:
@@ -167,7 +170,7 @@ def table(atlas: Atlas) -> pd.DataFrame:
         is_baseline = frame["baseline"].astype(bool)
         frame.loc[is_baseline, f"{ability.name}_ratio"] = 1.0
         frame.loc[is_baseline, f"{ability.name}_best"] = rows["baseline_best"].max()
-    return _ranked(frame, [f"{ability.name}_ratio" for ability in atlas.abilities])
+    return _ranked(frame, not_learned, [f"{ability.name}_ratio" for ability in atlas.abilities])
 
 
 def _bound(row: Mapping[str, Any]) -> str:
@@ -179,12 +182,11 @@ def _bound(row: Mapping[str, Any]) -> str:
     return AT_MOST if pd.notna(row["high"]) else ""
 
 
-def _ranked(frame: pd.DataFrame, ratios: list[str]) -> pd.DataFrame:
-    """Sort by the number of abilities without a ratio, then by the mean of the ratios."""
-    unknown = frame[ratios].isna().sum(axis=1)
+def _ranked(frame: pd.DataFrame, not_learned: pd.Series, ratios: list[str]) -> pd.DataFrame:
+    """Sort by the number of abilities that were not learned, then by the mean of the ratios."""
     effect = np.log(frame[ratios].astype(float)).mean(axis=1)
-    order = frame.assign(unknown=unknown, effect=effect).sort_values(
-        ["unknown", "effect", "variant"], na_position="last"
+    order = frame.assign(not_learned=not_learned, effect=effect).sort_values(
+        ["not_learned", "effect", "variant"], na_position="last"
     )
     own_columns = [name for ratio in ratios for name in _columns_of(ratio)]
     others = [name for name in frame.columns if name not in ("variant", *own_columns)]

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 
 def atlas(world: str = "mixture") -> pd.DataFrame:
-    """Return the architectures that were measured in a world, the fewest tokens first.
+    """Return the architectures that were measured in a world, those that learned most first.
 
-    There is one row for each architecture. For each ability, such as `expressions`, the columns
+    There is one row for each architecture. Those with a ratio for every ability come first, and of
+    these the one with the fewest tokens. For each ability, such as `expressions`, the columns
     `expressions_ratio`, `expressions_low` and `expressions_high` are the training tokens over the
     baseline's to equal accuracy, with the 95 % interval; `expressions_bound` says that the ratio is
     a bound ("at least", "at most"), and `expressions_best` is the best accuracy. Other columns are

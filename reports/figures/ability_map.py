@@ -22,7 +22,8 @@ from dreamer_study.sql.names import AVERAGE
 ABILITIES = 2  # of a map
 FEWEST = 4  # variants: fewer are read from a table
 SIDE = 620  # pixels of the map
-BAND = 1.5  # by which the axis is longer where architectures have no ratio
+BAND = 0.15  # of an axis, where architectures never rose above chance
+WIDE_BAND = 0.3  # where more of them did than a band has columns
 COLUMNS = 5  # in a band, so that intervals do not lie on each other
 BEYOND = 3.0  # an interval is drawn so far beyond the outermost ratio
 CHARACTER, LINE = 6.2, 13  # pixels of a name
@@ -82,8 +83,8 @@ def ability_map(rows: pd.DataFrame, marked: Collection[str] = ()) -> Figure | No
     """Draw a point for each variant: its ratios of accuracy on two tasks, intervals as a cross.
 
     `rows` are those of `StudyData.ratios`. Variants that are `marked` have another colour. Variants
-    without a ratio on a task are in a band at the end of its axis. None unless there are two tasks
-    and some variants.
+    that never rose above chance on a task are in a band at the end of its axis, whether or not a
+    bound is known. None unless there are two tasks and some variants.
     """
     rows = rows[(rows["metric"] == "accuracy") & (rows["task"] != AVERAGE)]
     tasks = sorted(set(rows["task"]))
@@ -104,8 +105,7 @@ def ability_map(rows: pd.DataFrame, marked: Collection[str] = ()) -> Figure | No
         f"{ability_name(tasks[0])} against {ability_name(tasks[1])}",
         f"Training tokens over those of {baseline_of(rows)} to equal accuracy on each task: left"
         " and down is better. Crosses: 95 % confidence intervals over seeds and items, cut at the"
-        " edges. A triangle is a bound, on the side to which it points: of those that never rose"
-        " above chance.",
+        f" edges.{_of_marks(points)}",
         panels,
         wide=True,
         finding=_finding(points, tasks),
@@ -114,11 +114,14 @@ def ability_map(rows: pd.DataFrame, marked: Collection[str] = ()) -> Figure | No
 
 def _points(rows: pd.DataFrame, tasks: Sequence[str]) -> pd.DataFrame:
     """Return one row for each variant, with the fields of both tasks as `ratio_x`, `ratio_y`."""
+    has_ratio = rows["ratio"].notna()
+    never_rose = ~has_ratio & (rows["bound"] != AT_MOST)
     rows = rows.assign(
         label=[label(row) for row in rows.to_dict("records")],
-        low=rows["low"].where(rows["ratio"].notna()),
-        high=rows["high"].where(rows["ratio"].notna()),
-        ratio=rows["shown"],
+        low=rows["low"].where(has_ratio),
+        high=rows["high"].where(has_ratio),
+        ratio=rows["shown"].mask(never_rose),
+        bound=rows["bound"].mask(never_rose, ""),
     )
     sides = [
         rows.loc[rows["task"] == task, ["variant", *FIELDS]].rename(
@@ -129,11 +132,20 @@ def _points(rows: pd.DataFrame, tasks: Sequence[str]) -> pd.DataFrame:
     return sides[0].merge(sides[1], on="variant", how="outer").sort_values("variant")
 
 
+def _of_marks(points: pd.DataFrame) -> str:
+    """Explain the bands and the triangles that are there."""
+    text = ""
+    if points[["ratio_x", "ratio_y"]].isna().any(axis=None):
+        text += " In the grey bands are those that never rose above chance: they have no ratio."
+    if (points[["bound_x", "bound_y"]] != "").any(axis=None):
+        text += " A triangle is a bound, on the side to which it points."
+    return text
+
+
 def _finding(points: pd.DataFrame, tasks: Sequence[str]) -> str:
     """Count the variants that have both ratios, and those that have none on a task."""
     never = {
-        task: points[f"ratio_{side}"].isna() | (points[f"bound_{side}"] == AT_LEAST)
-        for task, side in zip(tasks, ("x", "y"), strict=True)
+        task: points[f"ratio_{side}"].isna() for task, side in zip(tasks, ("x", "y"), strict=True)
     }
     both = int((~never[tasks[0]] & ~never[tasks[1]]).sum())
     text = f"Of {counted(len(points), 'architecture')}, {both} learned both."
@@ -152,8 +164,11 @@ def _scale(points: pd.DataFrame, side: str) -> Scale:
     high = min(points[f"high_{side}"].max(), highest * BEYOND)
     low = min(lowest if math.isnan(low) else low, 0.8) / 1.1
     edge = max(highest if math.isnan(high) else high, 1.25) * 1.2
-    has_band = points[f"ratio_{side}"].isna().any()
-    return Scale(low, edge * BAND if has_band else edge, edge)
+    absent = int(points[f"ratio_{side}"].isna().sum())
+    if not absent:
+        return Scale(low, edge, edge)
+    share = BAND if absent <= COLUMNS else WIDE_BAND
+    return Scale(low, edge * (edge / low) ** (share / (1 - share)), edge)
 
 
 def _chart(

@@ -26,12 +26,14 @@ FARTHEST = 20.0  # an interval that says no more than this is cut there
 def forest(rows: pd.DataFrame, task: str, metric: str) -> Figure | None:
     """Draw the ratio of each variant on a task, the lowest first, with its 95 % interval.
 
-    `rows` are those of `StudyData.ratios`. None without a ratio or bound.
+    Variants with a lower bound in place of a ratio come last. `rows` are those of
+    `StudyData.ratios`. None without a ratio or bound.
     """
     rows = known(rows[(rows["task"] == task) & (rows["metric"] == metric)])
     if rows.empty:
         return None
-    rows = rows.sort_values(["shown", "variant"])
+    has_no_end = rows["ratio"].isna() & rows["low"].notna()
+    rows = rows.assign(has_no_end=has_no_end).sort_values(["has_no_end", "shown", "variant"])
     rows = rows.assign(
         label=[label(row) for row in rows.to_dict("records")],
         excludes_one=(rows["low"] > 1) | (rows["high"] < 1),

@@ -32,12 +32,14 @@ def test_a_mean_of_ratios_is_their_geometric_mean(tiny: str) -> None:
     is_average = (ratios["task"] == "average") & (ratios["metric"] == "accuracy")
     own = ratios[is_average].set_index("variant")["ratio"]
     for variant in ("DR", "RWKV"):
-        mean = CLAIMS.mean_ratio(tiny, [variant], ["LA"])
+        mean, _ = CLAIMS.mean_ratio(tiny, [variant], ["LA"])
         assert mean.value == pytest.approx(own[variant])
         assert mean.low < mean.value < mean.high
-    both = CLAIMS.mean_ratio(tiny, ["DR", "RWKV"], ["LA"])
+    both, without_ratio = CLAIMS.mean_ratio(tiny, ["DR", "RWKV"], ["LA"])
+    assert without_ratio == 0
     assert both.value == pytest.approx(np.sqrt(own["DR"] * own["RWKV"]))
-    assert CLAIMS.mean_ratio(tiny, ["LA"], ["DR"]).value == pytest.approx(1 / own["DR"])
+    inverse, _ = CLAIMS.mean_ratio(tiny, ["LA"], ["DR"])
+    assert inverse.value == pytest.approx(1 / own["DR"])
 
 
 def test_ratios_over_another_architecture_than_the_baseline(tiny: str) -> None:
@@ -137,8 +139,16 @@ def test_hybrids(
 
 
 @pytest.mark.parametrize(
-    ("mean", "verdict"), [(BELOW, "confirmed"), (ABOVE, "refuted"), (AROUND, "open")]
+    ("mean", "without_ratio", "verdict"),
+    [
+        (BELOW, 0, "confirmed"),
+        (ABOVE, 0, "refuted"),
+        (AROUND, 0, "open"),
+        (BELOW, 4, "open"),
+    ],
 )
-def test_experts(monkeypatch: pytest.MonkeyPatch, mean: object, verdict: str) -> None:
-    monkeypatch.setattr(CLAIMS, "mean_ratio", lambda *_: mean)
+def test_experts(
+    monkeypatch: pytest.MonkeyPatch, mean: object, without_ratio: int, verdict: str
+) -> None:
+    monkeypatch.setattr(CLAIMS, "mean_ratio", lambda *_: (mean, without_ratio))
     assert CLAIMS.experts().verdict == verdict

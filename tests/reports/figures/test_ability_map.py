@@ -38,12 +38,13 @@ def close_together(count: int) -> pd.DataFrame:
 
 
 def names(figure: Figure) -> pd.DataFrame:
-    """The places of the names, in pixels."""
+    """The places of the names in pixels, and those of the points on the axes."""
     (panel,) = figure.panels
     layer = panel.specification["layer"][-1]
     scales = [layer["encoding"][side]["scale"]["domain"] for side in ("x", "y")]
     text = panel.specification["datasets"][layer["data"]["name"]]
     frame = pd.read_csv(io.StringIO(text))
+    frame = frame.assign(place_x=frame["x"], place_y=frame["y"])
     for side, (low, high) in zip(("x", "y"), scales, strict=True):
         share = np.log(frame[f"name_{side}"] / low) / np.log(high / low)
         frame[side] = SIDE * share
@@ -60,21 +61,41 @@ def test_names_do_not_lie_on_each_other(count: int) -> None:
             assert abs(one["x"] - other.x) > widths or abs(one["y"] - other.y) > 10
 
 
-def test_bounds_and_what_never_learned_are_on_the_map() -> None:
+def test_what_never_learned_lies_in_a_band_beyond_all_ratios() -> None:
     rows = [measured(f"V{number}", task, 1.2) for number in range(3) for task in TASKS]
-    rows += [row("Bound", TASKS[0], low=4.0), measured("Bound", TASKS[1], 0.8)]
-    rows += [row("None", TASKS[0]), measured("None", TASKS[1], 0.8)]
+    rows += [row("Bound", TASKS[0], low=1.1), measured("Bound", TASKS[1], 0.8)]
+    rows += [row("Nothing", TASKS[0]), measured("Nothing", TASKS[1], 0.8)]
     figure = ability_map(pd.DataFrame(rows), ["V1"])
     assert figure.finding == (
         "Of 5 architectures, 3 learned both. 2 never rose above chance on expressions."
     )
-    text = json.dumps(composed(figure))
-    assert "triangle-right" in text
-    assert "never above chance" in text
+    assert "grey bands" in figure.caption
+    assert "triangle" not in figure.caption
+    assert "never above chance" in json.dumps(composed(figure))
     (panel,) = figure.panels
     assert (
-        "Bound: at least 4.00x on expressions, 0.80x (0.53 to 1.20) on recall" in panel.description
+        "Bound: at least 1.10x on expressions, 0.80x (0.53 to 1.20) on recall" in panel.description
     )
+    places = names(figure).set_index("variant")["place_x"]
+    assert places[["Bound", "Nothing"]].min() > 1.2 * 1.5, "beyond the ends of all intervals"
+
+
+@pytest.mark.parametrize(
+    ("values", "mark"),
+    [
+        ({"high": 0.7}, "triangle-left"),  # the baseline never rose above chance
+        ({"ratio": 0.9, "low": 0.8, "high": 1.1, "decay_bound": "at most"}, "triangle-left"),
+        ({"ratio": 0.9, "low": 0.8, "high": 1.1, "decay_bound": "at least"}, "triangle-right"),
+    ],
+)
+def test_other_bounds_are_triangles_in_their_place(values: dict[str, float], mark: str) -> None:
+    rows = [measured(f"V{number}", task, 1.2) for number in range(3) for task in TASKS]
+    rows += [row("Bound", TASKS[0], **values), measured("Bound", TASKS[1], 0.8)]
+    figure = ability_map(pd.DataFrame(rows))
+    text = json.dumps(composed(figure))
+    assert mark in text
+    assert "never above chance" not in text
+    assert "A triangle is a bound" in figure.caption
 
 
 def test_fewer_variants_or_another_number_of_tasks_have_no_map() -> None:
@@ -83,9 +104,11 @@ def test_fewer_variants_or_another_number_of_tasks_have_no_map() -> None:
     assert ability_map(one_task[one_task["task"] == TASKS[0]]) is None
 
 
-def test_a_forest_has_the_lowest_ratio_first() -> None:
+def test_a_forest_has_the_lowest_ratio_first_and_lower_bounds_last() -> None:
     rows = pd.DataFrame([measured(name, TASKS[0], at) for name, at in (("B", 2.0), ("A", 0.5))])
+    rows.loc[2] = row("Bound", TASKS[0], low=1.5)
     figure = forest(rows, TASKS[0], "accuracy")
     (panel,) = figure.panels
     assert panel.description.startswith("Ratios: A 0.50x (0.33 to 0.75); B 2.00x")
+    assert panel.description.endswith("Bound at least 1.50x.")
     assert forest(rows, TASKS[1], "accuracy") is None
