@@ -136,7 +136,10 @@ def _of_marks(points: pd.DataFrame) -> str:
     """Explain the bands and the triangles that are there."""
     text = ""
     if points[["ratio_x", "ratio_y"]].isna().any(axis=None):
-        text += " In the grey bands are those that never rose above chance: they have no ratio."
+        text += (
+            " In the grey bands are those that never rose above chance: they have no ratio, and"
+            " their place across a band says nothing."
+        )
     if (points[["bound_x", "bound_y"]] != "").any(axis=None):
         text += " A triangle is a bound, on the side to which it points."
     return text

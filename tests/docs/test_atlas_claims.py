@@ -35,8 +35,8 @@ def test_a_mean_of_ratios_is_their_geometric_mean(tiny: str) -> None:
         mean, _ = CLAIMS.mean_ratio(tiny, [variant], ["LA"])
         assert mean.value == pytest.approx(own[variant])
         assert mean.low < mean.value < mean.high
-    both, without_ratio = CLAIMS.mean_ratio(tiny, ["DR", "RWKV"], ["LA"])
-    assert without_ratio == 0
+    both, missing = CLAIMS.mean_ratio(tiny, ["DR", "RWKV"], ["LA"])
+    assert missing == []
     assert both.value == pytest.approx(np.sqrt(own["DR"] * own["RWKV"]))
     inverse, _ = CLAIMS.mean_ratio(tiny, ["LA"], ["DR"])
     assert inverse.value == pytest.approx(1 / own["DR"])
@@ -139,16 +139,18 @@ def test_hybrids(
 
 
 @pytest.mark.parametrize(
-    ("mean", "without_ratio", "verdict"),
+    ("mean", "missing", "verdict"),
     [
-        (BELOW, 0, "confirmed"),
-        (ABOVE, 0, "refuted"),
-        (AROUND, 0, "open"),
-        (BELOW, 4, "open"),
+        (BELOW, [], "confirmed"),
+        (ABOVE, [], "refuted"),
+        (AROUND, [], "open"),
+        (BELOW, [("gpt-oss", "Bloom")], "open"),
     ],
 )
 def test_experts(
-    monkeypatch: pytest.MonkeyPatch, mean: object, without_ratio: int, verdict: str
+    monkeypatch: pytest.MonkeyPatch, mean: object, missing: list[tuple[str, str]], verdict: str
 ) -> None:
-    monkeypatch.setattr(CLAIMS, "mean_ratio", lambda *_: (mean, without_ratio))
-    assert CLAIMS.experts().verdict == verdict
+    monkeypatch.setattr(CLAIMS, "mean_ratio", lambda *_: (mean, missing))
+    judged = CLAIMS.experts()
+    assert judged.verdict == verdict
+    assert all(baseline in judged.numbers for _, baseline in missing)

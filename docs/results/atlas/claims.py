@@ -168,11 +168,13 @@ def hybrids() -> Verdict:
 
 def experts() -> Verdict:
     """Claim 5: mixtures take fewer tokens than dense networks to the same average accuracy."""
-    mean, without_ratio = mean_ratio("mixture", MIXTURES, DENSE)
+    mean, missing = mean_ratio("mixture", MIXTURES, DENSE)
     pairs = len(MIXTURES) * len(DENSE)
-    numbers = f"mean ratio of {pairs - without_ratio} pairs {_times(mean)}"
-    if without_ratio:
-        return Verdict(OPEN, f"{numbers}; the rule needs all {pairs}, {without_ratio} have none")
+    numbers = f"mean ratio of {pairs - len(missing)} pairs {_times(mean)}"
+    if missing:
+        baselines = ", ".join(dict.fromkeys(baseline for _, baseline in missing))
+        lacking = f"{len(missing)} have no ratio, with {baselines} as the dense network"
+        return Verdict(OPEN, f"{numbers}; the rule needs all {pairs}: {lacking}")
     if mean.lies_below(1):
         return Verdict(CONFIRMED, numbers)
     if mean.lies_above(1):
@@ -180,25 +182,28 @@ def experts() -> Verdict:
     return Verdict(OPEN, numbers)
 
 
-def mean_ratio(world: str, variants: Sequence[str], baselines: Sequence[str]) -> tuple[Span, int]:
+def mean_ratio(
+    world: str, variants: Sequence[str], baselines: Sequence[str]
+) -> tuple[Span, list[tuple[str, str]]]:
     """Compute the geometric mean of the ratios of every variant over every baseline.
 
     The measure is the average accuracy. The interval is the jackknife's over the seeds: a row of
     the curves is without seed n, of all architectures. A pair has no ratio if its curves, with all
-    seeds or without one, have no score in common. The mean leaves such pairs out; their number is
-    the second value.
+    seeds or without one, have no score in common. The mean leaves such pairs out; they are the
+    second value, by the names of both.
     """
     curves = average_curves(world)
-    pairs = [
-        log_ratios(curves[baseline], curves[variant])  # [1 + N]
+    pairs = {
+        (variant, baseline): log_ratios(curves[baseline], curves[variant])  # [1 + N]
         for variant in variants
         for baseline in baselines
-    ]
-    measured = [pair for pair in pairs if np.isfinite(pair).all()]
+    }
+    missing = [names for names, logs in pairs.items() if not np.isfinite(logs).all()]
+    measured = [logs for names, logs in pairs.items() if names not in missing]
     whole, *without_a_seed = np.mean(measured, axis=0)
     variance = jackknife(np.array(without_a_seed)[:, None])
     half = together([variance], [len(without_a_seed)]).half()[0]
-    return Span(*np.exp([whole, whole - half, whole + half])), len(pairs) - len(measured)
+    return Span(*np.exp([whole, whole - half, whole + half])), missing
 
 
 def average_curves(world: str) -> dict[str, Curves]:

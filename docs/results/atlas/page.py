@@ -20,7 +20,6 @@ from dreamer_study.flows.commands.results.atlas import ratio_cell, unmatched_flo
 from dreamer_study.reports.figures.ability_map import ability_map
 from dreamer_study.reports.figures.forest import forest
 from dreamer_study.reports.figures.rendering import Figure, save
-from dreamer_study.reports.text.numbers import number
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
@@ -93,14 +92,14 @@ def images(atlas: Atlas) -> Iterator[str]:
 
 
 def architectures(atlas: Atlas) -> Iterator[str]:
-    """Yield the table of architectures: ratios, best accuracies, costs, rate, speed."""
+    """Yield the table of architectures: ratios, best accuracies, costs, rate; and its marks."""
     names = [ability.name for ability in atlas.abilities]
     bests = [f"best {name}" for name in names]
-    heads = ["architecture", *names, *bests, "parameters", f"FLOPs to {atlas.baseline}"]
+    heads = ["architecture", *names, *bests, "parameters", f"FLOPs over {atlas.baseline}’s"]
     costs = atlas.architectures.set_index("variant")["flops_per_token"]
     unmatched = unmatched_flops(atlas)
-    yield line([*heads, "rate", "tokens/s", "seeds"])
-    yield line(["---"] * (len(heads) + 3))
+    yield line([*heads, "learning rate", "seeds"])
+    yield line(["---"] * (len(heads) + 2))
     for row in table(atlas).to_dict("records"):
         rate = f"{row['learning_rate']:g}"
         gap = row["flops_per_token"] / costs[atlas.baseline] - 1
@@ -113,10 +112,13 @@ def architectures(atlas: Atlas) -> Iterator[str]:
                 f"{row['parameters']:,}",
                 f"{gap:+.1%}{apart}",
                 rate if row["rate_inside"] else f"{rate} (edge)",
-                number(row["tokens_per_second"]),
                 str(row["seeds"]),
             ]
         )
+    if unmatched:
+        yield f"\n{UNMATCHED} marks FLOPs that are not within 2 % of {atlas.baseline}’s.\n"
+    if not atlas.architectures["rate_inside"].all():
+        yield "\n(edge) marks a rate at the edge of those tried, beyond which better ones may lie.\n"
 
 
 def score(value: float, atlas: Atlas) -> str:

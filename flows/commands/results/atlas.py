@@ -111,8 +111,8 @@ def ratio_cell(ability: Ability, row: Mapping[str, Any]) -> str:
     text = times(values["ratio"])
     if values["bound"]:
         text = f"{LEAST if values['bound'] == AT_LEAST else MOST} {text}"
-    elif ends := interval(values):
-        text += f" ({ends})"
+    else:
+        text += f" ({interval(values) or 'no interval'})"
     reached = row[f"{ability.name}_reached"]
     is_short = pd.notna(reached) and not reached
     return f"{text} {NOT_REACHED}" if is_short else text
@@ -126,9 +126,10 @@ def _remarks(shown: Atlas) -> list[str]:
     abilities = listed([ability.name for ability in shown.abilities])
     lines = [
         f"{shown.world}: training tokens over those of {shown.baseline} to equal {abilities}, with"
-        f" 95 % intervals over seeds and items; below 1x fewer. {NOT_REACHED}: did not reach"
-        f" {shown.baseline}'s best. {LEAST}: a bound, of what never rose above chance where"
-        f" {shown.baseline} did. Seeds: {_span(seeds)}. Measured {_span(made)}.",
+        f" 95 % intervals over seeds and items; below 1x fewer. {NOT_REACHED}: best below"
+        f" {shown.baseline}'s by more than two standard errors. {LEAST}: a bound, of what never"
+        f" rose above chance where {shown.baseline} did. Seeds: {_span(seeds)}. Measured"
+        f" {_span(made)}.",
     ]
     if shown.own:
         lines.append(f"{OWN}: trained by your study; tokens/s of other machines do not compare.")
