@@ -118,7 +118,7 @@ def architectures(atlas: Atlas) -> Iterator[str]:
     if unmatched:
         yield f"\n{UNMATCHED} marks FLOPs that are not within 2 % of {atlas.baseline}’s.\n"
     if not atlas.architectures["rate_inside"].all():
-        yield "\n(edge) marks a rate at the edge of those tried, beyond which better ones may lie.\n"
+        yield "\n(edge) marks a learning rate at the edge of those tried.\n"
 
 
 def score(value: float, atlas: Atlas) -> str:
