@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import pandas as pd
 import pytest
 
-from tests.docs.scripts import script
+from tests.docs.scripts import RESULTS, script
 
+FOLDER = RESULTS / "branches"
 PAGE = script("branches/page.py")
 Ends = tuple[float, float, float]  # ratio, low, high
 
@@ -49,3 +50,10 @@ def test_orders_and_ratios_by_three_kinds_of_weights(
     raw: Mapping[str, Ends], sentences: list[str]
 ) -> None:
     assert PAGE.verdicts(rows({"averaged": USUAL, "raw": raw, "branches": USUAL})) == sentences
+
+
+def test_the_page_shows_its_rows() -> None:
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert PAGE.with_tables(text, FOLDER) == text
+    (sentence,) = PAGE.verdicts(pd.read_csv(FOLDER / "ratios.csv"))
+    assert sentence == "The order is the same: LA, DR+DA, DR."

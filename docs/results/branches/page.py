@@ -27,8 +27,8 @@ select
     ratios.variant, task, metric, ratio, low, high, score_low, score_high, at_least, reached,
     significant, within_checkpoint, ratios.seeds, own.best, baseline.best as baseline_best
 from token_ratios as ratios
-join measured_curves as own using (study_id, depth, variant, task, metric)
-join measured_curves as baseline
+join internal.measured_curves as own using (study_id, depth, variant, task, metric)
+join internal.measured_curves as baseline
     on (baseline.study_id, baseline.depth, baseline.variant, baseline.task, baseline.metric)
     = (ratios.study_id, ratios.depth, ratios.baseline, ratios.task, ratios.metric)
 order by task, metric, ratios.variant
