@@ -236,11 +236,19 @@ def fraction_done(states: Sequence[State]) -> float:
 
 
 def seconds_left(states: Sequence[State], speed: float) -> float | None:
-    """Estimate the seconds that are left from the work per second; None where unknown."""
+    """Estimate the seconds that are left from the work per second; None where unknown.
+
+    At least those of the row that takes longest: a slow model may have all its work still to come.
+    """
     _, left = work(states)
     if fraction_done(states) >= 1 or not (speed and left):
         return None
-    return left / speed
+    return max(left / speed, longest_row(states) or 0)
+
+
+def longest_row(states: Sequence[State]) -> float | None:
+    """Return the seconds that are left of the row that takes longest; None where unknown."""
+    return max((state.left for state in states if state.left is not None), default=None)
 
 
 def bar(states: Sequence[State], speed: float) -> str:
@@ -258,8 +266,8 @@ def time_left(states: Sequence[State], speed: float) -> str:
     seconds = seconds_left(states, speed)
     if seconds is not None:
         return f"{duration(seconds)} left"
-    of_rows = [state.left for state in states if state.left is not None]
-    return f"at least {duration(max(of_rows))} left" if of_rows else "time left not known yet"
+    longest = longest_row(states)
+    return "time left not known yet" if longest is None else f"at least {duration(longest)} left"
 
 
 def table(states: Sequence[State], *, fits: bool = False) -> Table:

@@ -189,10 +189,11 @@ def test_a_row_is_one_line_and_only_its_words_are_cut() -> None:
     assert lines[1].endswith("…")
 
 
-def test_the_time_left_is_that_of_all_trainings_else_at_least_that_of_the_longest_row() -> None:
+def test_the_time_left_is_that_of_all_trainings_and_at_least_that_of_the_longest_row() -> None:
     assert work(MANY) == (30 + 15 + 0.2, 15 + 8)
     for states, speed, words in (
-        (MANY, 0.5, "66%  46 s left"),
+        (MANY, 0.25, "66%  92 s left"),
+        (MANY, 0.5, "66%  60 s left"),  # 46 s by the pace of all, 60 s of the slowest row
         (MANY, 0.0, "66%  at least 60 s left"),
         (MANY[-9:], 0.0, "0%  time left not known yet"),
         (MANY[:31], 0.5, "100%  "),
