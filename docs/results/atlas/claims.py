@@ -2,7 +2,7 @@
 
 protocol.md has the claims, their sources, and what confirms each of them. A claim is refuted where
 the same rule holds the other way round, and open in all other cases. A claim is open, too, while an
-architecture that it is about has no row and no reason in `left_out.yaml`.
+architecture that it is about has no row.
 
 The worlds are those of the study files: `mixture` (six files), `one-layer`, `pairs`, `tracking`.
 """
@@ -10,7 +10,7 @@ The worlds are those of the study files: `mixture` (six files), `one-layer`, `pa
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,27 +85,43 @@ def judge() -> list[Verdict]:
             {"mixture": (ATTENTION, *FIXED_STATES), "pairs": (ATTENTION, *FIXED_STATES)},
         ),
         if_measured(tracking, {"tracking": ("LSTM", *LINEAR)}),
-        if_measured(hybrids, {"mixture": (ATTENTION, *HYBRIDS)}),
+        if_measured(hybrids, {"mixture": (ATTENTION, *HYBRIDS)}, may_be_left_out=HYBRIDS),
         if_measured(experts, {"mixture": (*MIXTURES, *DENSE)}),
     ]
 
 
-def if_measured(rule: Callable[[], Verdict], needed: dict[str, Sequence[str]]) -> Verdict:
-    """Judge by a rule once all architectures that it needs, by world, have a row or a reason."""
-    missing = [
-        name for world, names in needed.items() for name in names if name not in _known(world)
-    ]
-    if not missing:
-        return rule()
-    return Verdict(OPEN, f"not measured yet: {', '.join(dict.fromkeys(missing))}")
+def if_measured(
+    rule: Callable[[], Verdict],
+    needed: Mapping[str, Sequence[str]],
+    *,
+    may_be_left_out: Collection[str] = (),
+) -> Verdict:
+    """Judge by a rule, which needs the rows of some architectures of each world.
+
+    The claim is open while one of them has no row. A rule does without those that
+    `may_be_left_out`, once there is a reason why they have none.
+    """
+    measured = {world: _measured_in(world) for world in needed}
+    left_out = {world: _left_out_of(world) for world in needed}
+    pairs = [(world, name) for world, names in needed.items() for name in names]
+    lacking = [(world, name) for world, name in pairs if name not in measured[world]]
+    waiting = [name for world, name in lacking if name not in left_out[world]]
+    if waiting:
+        return Verdict(OPEN, f"not measured yet: {', '.join(dict.fromkeys(waiting))}")
+    unmeasurable = [name for _, name in lacking if name not in may_be_left_out]
+    if unmeasurable:
+        return Verdict(OPEN, f"could not be measured: {', '.join(dict.fromkeys(unmeasurable))}")
+    return rule()
 
 
-def _known(world: str) -> set[str]:
-    """Return the architectures of a world that have a row, or a reason why they have none."""
-    if world not in worlds():
-        return set()
-    atlas = read_atlas(world)
-    return {*atlas.architectures["variant"], *atlas.left_out["variant"]}
+def _measured_in(world: str) -> set[str]:
+    """Return the architectures of a world that have a row."""
+    return set(read_atlas(world).architectures["variant"]) if world in worlds() else set()
+
+
+def _left_out_of(world: str) -> set[str]:
+    """Return the architectures of a world that have a reason why they have no row."""
+    return set(read_atlas(world).left_out["variant"]) if world in worlds() else set()
 
 
 def one_layer() -> Verdict:
