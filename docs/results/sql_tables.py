@@ -13,7 +13,7 @@ END = "<!-- end of the tables -->\n"
 
 
 def between_marks(page: str, tables: Sequence[str]) -> str:
-    """Return a page with these tables in the place of those between its marks."""
+    """Return a page whose text between the marks is replaced by these tables."""
     before, rest = page.split(BEGIN)
     return before + BEGIN + "\n".join(tables) + END + rest.split(END)[1]
 

@@ -36,7 +36,9 @@ from dreamer_study.sql.statistics.curves import Curves, seed_curves
 from dreamer_study.sql.statistics.errors import jackknife, together
 from dreamer_study.sql.statistics.token_ratios import log_ratios
 
-CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "open"
+CONFIRMED = "confirmed"
+REFUTED = "refuted"
+OPEN = "open"
 ATTENTION = "Llama"  # what claims 2 and 4 compare with
 DENSE = (
     *("Llama", "GPT-2", "GPT-NeoX", "OLMo-2", "Gemma-3", "Qwen3", "DiffLlama", "Bloom"),
@@ -46,7 +48,9 @@ MIXTURES = ("Qwen3-MoE", "Mixtral", "DeepSeek-V3", "gpt-oss")
 HYBRIDS = ("Qwen3-Next", "LFM2", "RecurrentGemma", "Falcon-H1", "MiniMax", "Jamba")
 FIXED_STATES = ("Mamba-2", "Gated-DeltaNet", "LSTM")
 LINEAR = ("Mamba-2", "minGRU")
-EXPRESSIONS, RECALL, TRACKING = "world_expressions", "world_recall", "world_tracking"
+EXPRESSIONS = "world_expressions"
+RECALL = "world_recall"
+TRACKING = "world_tracking"
 LEARNED, NOT_LEARNED = 0.9, 0.5  # accuracies of claim 1
 REPLICATES = 1000
 
@@ -183,7 +187,7 @@ def hybrids() -> Verdict:
 
 
 def experts() -> Verdict:
-    """Claim 5: mixtures take fewer tokens than dense networks to the same average accuracy."""
+    """Claim 5: mixtures of experts take fewer tokens than dense networks to equal accuracy."""
     mean, missing = mean_ratio("mixture", MIXTURES, DENSE)
     pairs = len(MIXTURES) * len(DENSE)
     numbers = f"mean ratio of {pairs - len(missing)} pairs {_times(mean)}"
@@ -269,7 +273,7 @@ def best_accuracy(world: str, variant: str, task: str) -> Span:
 
     The interval is Student's over the seeds.
     """
-    with joined_results(world, variant) as connection:
+    with joined_results(world, read_atlas(world).baseline) as connection:
         points = read_points(connection, TOGETHER, "accuracy")
     (curve,) = [points[model] for model in points if model[1:] == (variant, task)]
     scores = np.array([list(seeds.values()) for seeds in curve.values()])  # [C, N]

@@ -155,7 +155,7 @@ class Pace:
         self._last_done = math.inf
 
     def look(self, now: float, done: float) -> float:
-        """Return the work in a second until `now`, when so much work is done."""
+        """Return the work done in a second; `done` is all work that is done at the time `now`."""
         has_begun = done > self._first_done
         if not has_begun or done < self._last_done:
             self._first_time, self._first_done = now, done
