@@ -13,6 +13,7 @@ import pytest
 
 import dreamer_study
 from tests.faults.processes import environment
+from tests.flows.prepared import with_both
 from tests.flows.small_study import PROJECT, small_study
 from tests.one_name import FOLDERS, bare_modules
 
@@ -68,6 +69,8 @@ def watched(folder: Path, *arguments: str) -> tuple[str, str]:
 def test_a_study_and_its_processes_import_no_bare_name(tmp_path: Path, options: list[str]) -> None:
     study = small_study(tmp_path)
     root = tmp_path / "run"
+    if not options:
+        with_both(root)
     command = ["-m", "dreamer_study.flows.commands.cli", "run", str(study), "--root", str(root)]
     bare, processes = watched(tmp_path, *command, *options)
     assert (root / "report" / "index.html").exists()

@@ -18,7 +18,7 @@ from dreamer_study.flows.progress.reports import report
 from dreamer_study.flows.running.curation_warnings import say
 from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.data_section import BUILTIN
-from dreamer_study.model.evaluation.ceilings import Ceiling, measure_ceiling
+from dreamer_study.model.evaluation.ceilings import Ceiling, score_gold_answers
 from dreamer_study.pipeline.sources.columns.answers import last_boxed
 from dreamer_study.pipeline.storage.store import Output
 from dreamer_study.pipeline.worlds.tasks import WORLD_BENCHMARKS, world_specifications
@@ -58,11 +58,10 @@ def _measure(plan: Plan, name: str, folder: Path, *, trust_code: bool) -> dict[s
     progress = partial(report, f"ceiling {name}")
     found: dict[str, Any] = {}
     failed: list[pa.Table] = []
-    by_benchmark = _tasks(plan, name)
-    for benchmark, tasks in by_benchmark.items():
-        ceiling = measure_ceiling(
-            tasks, trust_code=trust_code, progress=progress, read_answer=_read_answer
-        )
+    ceilings = score_gold_answers(
+        _tasks(plan, name), trust_code=trust_code, progress=progress, read_answer=_read_answer
+    )
+    for benchmark, ceiling in ceilings.items():
         rows = ceiling.table()
         names = pa.array([benchmark] * len(rows), pa.string())
         failed.append(rows.add_column(0, "benchmark", names))

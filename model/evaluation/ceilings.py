@@ -109,71 +109,87 @@ class Ceiling:
             self.failed.append((line["item"], line["gold"], reason))
 
 
-def measure_ceiling(
-    tasks: Sequence[Mapping[str, Any]],
+@dataclass
+class _Task:
+    """A task whose gold answers are scored: `next_item` comes next, of `items` (0: not known yet).
+
+    `ended` counts the items that have ended the process which scores.
+    """
+
+    specification: Mapping[str, Any]
+    ceiling: Ceiling
+    next_item: int = 0
+    items: int = 0
+    ended: int = 0
+
+    @property
+    def name(self) -> str:
+        return str(self.specification["task"])
+
+    @property
+    def is_in_hand(self) -> bool:
+        """Whether an item of it is being scored."""
+        return self.next_item < self.items
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        self.ceiling.add(line)
+        self.next_item += 1
+
+    def add_failed(self, reason: str) -> None:
+        """Count an item that ended the process, and all that follow where too many have."""
+        self.ended += 1
+        last = self.next_item + 1
+        if self.ended == MOST_ENDED:
+            reason = f"not scored, as {self.ended} items before ended the process"
+            last = self.items
+        failed = {"gold": "", "score": 0.0, "behind": None, "error": reason}
+        for number in range(self.next_item, last):
+            self.add({"item": f"{self.name}/{number}", **failed})
+
+
+def score_gold_answers(
+    benchmarks: Mapping[str, Sequence[Mapping[str, Any]]],
     *,
     trust_code: bool = False,
     item_seconds: float = ITEM_SECONDS,
     progress: Callable[[float, str], object] = lambda fraction, words: None,
     read_answer: Callable[[str], str] = str.strip,
-) -> Ceiling:
-    """Score the gold answers of all tasks of a benchmark, and those of trivial rules.
+) -> dict[str, Ceiling]:
+    """Score the gold answers of all tasks of each benchmark, and those of trivial rules.
 
     `read_answer` finds the answer in a worked solution, by which equal answers are counted. Raises
     InputError for items without a right answer, and for a metric that a task does not have.
     """
-    ceiling = Ceiling(read_answer=read_answer)
-    for number, specification in enumerate(tasks):
-        _score_task(specification, ceiling, item_seconds, trust_code=trust_code)
-        progress((number + 1) / len(tasks), f"gold answers of {specification['task']}")
-    return ceiling
+    ceilings = {name: Ceiling(read_answer=read_answer) for name in benchmarks}
+    tasks = [_Task(task, ceilings[name]) for name, tasks in benchmarks.items() for task in tasks]
+    left = tasks
 
+    def report(task: _Task, tasks_after: int) -> None:
+        progress(1 - tasks_after / len(tasks), f"gold answers of {task.name}")
 
-def _score_task(
-    specification: Mapping[str, Any], ceiling: Ceiling, item_seconds: float, *, trust_code: bool
-) -> None:
-    """Score the gold answers of a task; an item that ends the process counts as failed."""
-    name = specification["task"]
-    first = 0
-    items = 1
-    ended = 0
-    while first < items:
-        first, items, reason = _score(
-            specification, first, ceiling, item_seconds, trust_code=trust_code
-        )
-        if not reason:
-            return
-        ended += 1
-        if ended == MOST_ENDED:
-            reason = f"not scored, as {ended} items before ended the process"
-        last = items if ended == MOST_ENDED else first + 1
-        for number in range(first, last):
-            ceiling.add(
-                {
-                    "item": f"{name}/{number}",
-                    "gold": "",
-                    "score": 0.0,
-                    "behind": None,
-                    "error": reason,
-                }
-            )
-        first = last
+    while left:
+        left = _score(left, item_seconds, report, trust_code=trust_code)
+    return ceilings
 
 
 def _score(
-    specification: Mapping[str, Any],
-    first: int,
-    ceiling: Ceiling,
+    tasks: Sequence[_Task],
     item_seconds: float,
+    report: Callable[[_Task, int], None],
     *,
     trust_code: bool,
-) -> tuple[int, int, str]:
-    """Score the items of a task from `first` on in a new process.
+) -> list[_Task]:
+    """Score the items of tasks in a new process, from the first task's next item on.
 
-    Returns the item that ended the process, the number of items, and why; "" at the task's end.
+    Returns the tasks that are left where an item ended the process. `report` is told each task that
+    ends, and how many come after it.
     """
-    name = specification["task"]
-    job = {"tasks": [dict(specification)], "from": {name: first}, "trust_code": trust_code}
+    tasks[0].items = 0  # until the new process, which takes its time to begin, says them
+    job = {
+        "tasks": [dict(task.specification) for task in tasks],
+        "first": tasks[0].next_item,
+        "trust_code": trust_code,
+    }
     with tempfile.TemporaryDirectory(prefix="dreamer-gold-") as folder:
         path = Path(folder) / "job.json"
         path.write_text(json.dumps(job))
@@ -186,40 +202,58 @@ def _score(
                 env=os.environ | {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"},
             )
             try:
-                at, items, reason = _follow(process, first, ceiling, item_seconds)
+                number, reason = _follow(process, tasks, item_seconds, report)
             finally:
                 process.kill()
                 process.wait()
-            if reason and at >= items:  # no item was in hand
+            if not reason:
+                return []
+            task = tasks[number]
+            if not task.is_in_hand:
                 log.seek(0)
                 said = " ".join(log.read().split())[-300:]
-                raise InputError(f"task {name}: gold answers cannot be scored ({reason}): {said}")
-    return at, items, reason
+                raise InputError(
+                    f"task {task.name}: gold answers cannot be scored ({reason}): {said}"
+                )
+    task.add_failed(reason)
+    return list(tasks[number:] if task.is_in_hand else tasks[number + 1 :])
 
 
 def _follow(
-    process: subprocess.Popen[str], first: int, ceiling: Ceiling, item_seconds: float
-) -> tuple[int, int, str]:
-    """Read what a process writes; returns what `_score` does."""
+    process: subprocess.Popen[str],
+    tasks: Sequence[_Task],
+    item_seconds: float,
+    report: Callable[[_Task, int], None],
+) -> tuple[int, str]:
+    """Read what a process writes; returns which task ended the process, and why, or "" at the end.
+
+    Where the process ends before its first task, that is the task.
+    """
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read_lines, args=(process, lines), daemon=True).start()
-    at = first
-    items = 0  # until the task's line comes
+    number = 0
     while True:
+        task = tasks[number]
         try:
-            text = lines.get(timeout=item_seconds if items else START_SECONDS)
+            text = lines.get(timeout=item_seconds if task.is_in_hand else START_SECONDS)
         except queue.Empty:
-            return at, items, f"took longer than {item_seconds:g} s"
+            return number, f"took longer than {item_seconds:g} s"
+        if not text and process.wait() != 0:
+            return number, "ended the process that scores"
         if not text:
-            return at, items, "" if process.wait() == 0 else "ended the process that scores"
+            report(task, 0)
+            return number, ""
         line = json.loads(text)
         if "refused" in line:
             raise InputError(line["refused"])
-        if "task" in line:
-            items = line["items"]
-            continue
-        ceiling.add(line)
-        at += 1
+        if "begins" in line:
+            if line["begins"] > number:
+                report(task, len(tasks) - line["begins"])
+            number = line["begins"]
+        elif "items" in line:
+            task.items = line["items"]
+        else:
+            task.add(line)
 
 
 def _read_lines(process: subprocess.Popen[str], lines: queue.SimpleQueue[str]) -> None:

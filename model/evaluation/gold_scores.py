@@ -3,10 +3,12 @@
 `python -P -m dreamer_study.model.evaluation.gold_scores <job.json>` writes a line of JSON for each
 task and each item, as soon as the item is scored:
 
-    {"task": "gsm8k", "items": 1319, "first": 0}
+    {"begins": 0}
+    {"items": 1319}
     {"item": "gsm8k/0", "gold": "#### 18", "score": 1.0, "behind": 1.0, "error": "",
      "answer": "18", "trivial": {"empty answer": 0.0}, "read": 702, "written": 256}
 
+`begins` is the number of a task of the job, and `items` how many items the task has.
 `answer` is the text by which equal gold answers are counted, `trivial` what trivial rules score,
 `read` the bytes that a model reads, and `written` the tokens that it may write.
 
@@ -53,9 +55,9 @@ def gold_scores(
 ) -> Iterator[dict[str, Any]]:
     """Score the gold answers of a task from its item number `first` on.
 
-    Yields the lines of this module; none of a task whose items have no right answer, as a text
-    whose perplexity is measured. Raises InputError for items without a right answer, and where the
-    task does not measure the benchmark's metric and filter.
+    Yields the lines of this module but `begins`; none of a task whose items have no right answer,
+    as a text whose perplexity is measured. Raises InputError for items without a right answer, and
+    where the task does not measure the benchmark's metric and filter.
     """
     with bounded_prompts(specification):
         task = build_task(specification, cache, trust_code=trust_code)
@@ -67,8 +69,8 @@ def gold_scores(
     of_item: dict[int, list[Instance]] = {}
     for instance in sorted(task.instances, key=lambda one: (one.doc_id, one.idx)):
         of_item.setdefault(instance.doc_id, []).append(instance)
+    yield {"items": len(of_item)}
     name = specification["task"]
-    yield {"task": name, "items": len(of_item), "first": first}
     score = _scorer(task, specification)
     for number, instances in of_item.items():
         if number < first:
@@ -206,19 +208,27 @@ def _cut(text: str, stops: Sequence[str]) -> str:
 
 
 def main() -> int:
-    """Score the gold answers of a job, `{"tasks": [...], "from": {task: n}, "trust_code": ...}`."""
-    lines = os.fdopen(os.dup(1), "w")
+    """Score the gold answers of a job, `{"tasks": [...], "first": n, "trust_code": ...}`.
+
+    `first` is the item of the first task that comes first, where those before it are scored.
+    """
+    output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what tasks print is no line of ours
     job = json.loads(Path(sys.argv[1]).read_text())
     tune_libraries()
+
+    def write(line: Mapping[str, Any]) -> None:
+        print(json.dumps(line), file=output, flush=True)
+
     try:
         with TemporaryDirectory(prefix=".datasets-") as cache:
-            for specification in job["tasks"]:
-                first = job["from"].get(specification["task"], 0)
+            for number, specification in enumerate(job["tasks"]):
+                write({"begins": number})
+                first = job["first"] if number == 0 else 0
                 for line in gold_scores(specification, cache, first, trust_code=job["trust_code"]):
-                    print(json.dumps(line), file=lines, flush=True)
+                    write(line)
     except InputError as error:
-        print(json.dumps({"refused": str(error)}), file=lines, flush=True)
+        write({"refused": str(error)})
         return 2
     return 0
 

@@ -9,6 +9,7 @@ The tasks are 0-shot, and nothing but the place of their data is changed.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -166,7 +167,7 @@ def _load_data(
         data = datasets.load_dataset(
             str(path),
             configuration,
-            cache_dir=None if cache is None else str(cache),
+            cache_dir=None if cache is None else _own_folder(Path(cache), str(path)),
             keep_in_memory=True,
             **options,
         )
@@ -183,6 +184,15 @@ def _load_data(
     if missing:
         raise InputError(f"{what}: {path} has no split {missing[0]!r}, only {', '.join(data)}")
     return datasets.DatasetDict({name: data[name] for name in names})
+
+
+def _own_folder(cache: Path, path: str) -> str:
+    """Return the folder of a data set in a cache.
+
+    The library names what it keeps after the last part of a path, such as gsm8k, and would take
+    the rows of openai/gsm8k for those of mine/gsm8k.
+    """
+    return str(cache / hashlib.sha256(path.encode()).hexdigest()[:16])
 
 
 def one_line(error: BaseException) -> str:

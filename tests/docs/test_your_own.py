@@ -12,7 +12,7 @@ from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.plan.preflight import check_study
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.study.loading import load_study, read_yaml
-from dreamer_study.model.evaluation.ceilings import measure_ceiling
+from dreamer_study.model.evaluation.ceilings import score_gold_answers
 from dreamer_study.model.evaluation.lm_eval_definitions import build_task
 from dreamer_study.pipeline.benchmarks.items import benchmark_items, task_specifications
 from dreamer_study.pipeline.sources.read import read_source
@@ -86,7 +86,7 @@ def test_right_answers_of_the_page_score_behind_the_blank_that_models_write(here
         tasks = task_specifications(
             benchmark, place, here / "texts", beside=here, mirror=study.mirror
         )
-        ceiling = measure_ceiling(tasks)
+        ceiling = score_gold_answers({benchmark.name: tasks})[benchmark.name]
         assert ceiling.share == 1
         assert not ceiling.needs_stripping, benchmark.name
 

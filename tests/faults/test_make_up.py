@@ -32,6 +32,7 @@ from tests.faults.processes import (
     trains,
 )
 from tests.flows.jobs.programs import alive
+from tests.flows.prepared import with_data, with_database
 from tests.flows.small_study import PROJECT, small_study
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -47,7 +48,7 @@ class MakeUp:
     def __init__(self, folder: Path) -> None:
         self.address, self.log = free_address(), folder / "log"
         self.environment = environment(
-            PREFECT_API_URL=self.address, PREFECT_HOME=str(folder / "prefect")
+            PREFECT_API_URL=self.address, PREFECT_HOME=str(with_database(folder / "prefect"))
         )
         self.start()
 
@@ -141,7 +142,7 @@ def test_the_documented_command_runs_a_study_among_hostile_files_and_strangers_a
 
 @pytest.mark.slow
 def test_a_killed_server_is_started_again_and_the_study_goes_on(up: MakeUp, tmp_path: Path) -> None:
-    root = tmp_path / "run"
+    root = with_data(tmp_path / "run")
     run = up.run(small_study(tmp_path, tokens=60_000, save_every_seconds=0), root)
     server = child(up.process.pid, "prefect server start")
     assert server is not None
@@ -158,8 +159,8 @@ def test_a_killed_make_up_ends_no_study_and_the_next_one_ends_the_lost_flow_runs
 ) -> None:
     study, goes_on, killed_too = (
         small_study(tmp_path, tokens=60_000, save_every_seconds=0),
-        tmp_path / "a",
-        tmp_path / "b",
+        with_data(tmp_path / "a"),
+        with_data(tmp_path / "b"),
     )
     run = up.run(study, goes_on)
     flow, server = (

@@ -18,6 +18,7 @@ from dreamer_study.flows.commands.run_here import environment
 from dreamer_study.flows.prefect.server import await_server, own_server
 from dreamer_study.sql.results import query
 from tests.faults.processes import ask, child, start, started_for, trains
+from tests.flows.prepared import with_both, with_database
 from tests.flows.small_study import small_study
 from tests.pipeline.sources.repositories.hub_server import hub_variables, serving
 from tests.waiting import PATIENCE_SECONDS, until
@@ -39,6 +40,8 @@ class Run:
         self.root, self.log = folder / "run", folder / "log"
         self.log.unlink(missing_ok=True)
         study = small_study(folder, **training)
+        if not self.root.exists():
+            with_both(self.root)
         # An address at which nothing answers is no reason to do without a server.
         # `-v` writes a line when a training begins.
         self.process = start(study, self.root, self.log, "-v", *options, PREFECT_API_URL=address)
@@ -107,7 +110,8 @@ def test_a_study_outlives_its_server(folder: Path, number: signal.Signals) -> No
 def test_a_study_outlives_a_server_that_the_environment_names_and_that_hangs(
     folder: Path, tmp_path: Path
 ) -> None:
-    with environment({"PREFECT_HOME": str(tmp_path / "home")}), own_server() as (server, address):
+    home = with_database(tmp_path / "home")
+    with environment({"PREFECT_HOME": str(home)}), own_server() as (server, address):
         await_server(server, address)
         run = Run(folder, address=address, **SHORT)
         os.kill(server.pid, signal.SIGSTOP)

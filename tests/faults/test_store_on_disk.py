@@ -17,6 +17,7 @@ from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.sql.results import query
 from tests.faults.processes import start, started_for, trains
+from tests.flows.prepared import with_both
 from tests.flows.small_study import small_study
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -81,7 +82,7 @@ def test_a_clock_that_jumps_changes_nothing(stopped: Path, shift: float) -> None
 
 @pytest.mark.slow
 def test_a_study_whose_folder_is_moved_ends_and_goes_on_when_it_is_back(tmp_path: Path) -> None:
-    root, away, log = tmp_path / "run", tmp_path / "elsewhere", tmp_path / "log"
+    root, away, log = with_both(tmp_path / "run"), tmp_path / "elsewhere", tmp_path / "log"
     study = small_study(tmp_path, tokens=30_000, save_every_seconds=0, seeds=[0, 1])
     # one training waits, and begins when the other has ended
     study.write_text(f"{study.read_text()}\nworkers: 1\n")

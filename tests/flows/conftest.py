@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.running.ceilings import measure_ceilings
 from dreamer_study.flows.running.curation import prepare_data
 from dreamer_study.flows.running.steps import Steps
 from tests.flows.by_hand import tiny
@@ -17,9 +18,11 @@ from tests.flows.by_hand import tiny
 
 @pytest.fixture(scope="session")
 def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The store of the tiny study with its data; not to be changed."""
+    """The store of the tiny study with its data and ceilings; not to be changed."""
     study = tiny(tmp_path_factory.mktemp("prepared"))
-    prepare_data(Plan(study), Steps())
+    plan = Plan(study)
+    prepare_data(plan, Steps())
+    measure_ceilings(plan, Steps(), own=False, trust_code=False)
     return study.store_folder
 
 

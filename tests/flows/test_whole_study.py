@@ -19,6 +19,7 @@ from dreamer_study.flows.study.loading import load_study
 from dreamer_study.sql.results import connect
 from tests.faults.processes import start
 from tests.flows.by_hand import study_file
+from tests.flows.prepared import with_data
 from tests.flows.small_study import small_study
 from tests.sql.processes import shell
 from tests.waiting import PATIENCE_SECONDS, until
@@ -88,7 +89,7 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_shell_on_the_results_ends_no_study(tmp_path: Path) -> None:
-    path, root = small_study(tmp_path), tmp_path / "run"
+    path, root = small_study(tmp_path), with_data(tmp_path / "run")
     connect(root / "results.duckdb").close()
     plan = Plan(load_study(path, root=root))
     log = tmp_path / "log"

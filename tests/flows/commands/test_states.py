@@ -26,6 +26,7 @@ from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
 from tests.faults.processes import start
 from tests.flows.by_hand import Planned, train, write_checkpoint
+from tests.flows.prepared import with_data
 from tests.flows.small_study import TINY, small_study
 from tests.model.saved_files import write_values
 from tests.waiting import PATIENCE_SECONDS, until
@@ -199,7 +200,7 @@ def test_a_real_study_runs_is_killed_and_ends(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = small_study(tmp_path, tokens=300_000, save_every_seconds=1)
-    study, training = load_study(path, root=tmp_path / "root"), []
+    study, training = load_study(path, root=with_data(tmp_path / "root")), []
     first = start(path, tmp_path / "root", tmp_path / "log", "--plain")
 
     def under_way() -> bool:

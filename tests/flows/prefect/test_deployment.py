@@ -26,6 +26,7 @@ from dreamer_study.flows.study.loading import load_changed, load_study, presets
 from dreamer_study.pipeline.errors import InputError
 from tests.faults.processes import PREFECT, ask, started_for, trains
 from tests.faults.processes import environment as clean_environment
+from tests.flows.prepared import with_data, with_database
 from tests.flows.small_study import PROJECT, TINY, small_study
 from tests.waiting import until
 
@@ -35,7 +36,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     """Return environment variables that give Prefect a home of its own and a server that ends with
     the tests."""
     home = {
-        "PREFECT_HOME": str(tmp_path_factory.mktemp("prefect")),
+        "PREFECT_HOME": str(with_database(tmp_path_factory.mktemp("prefect") / "home")),
         "NO_PROXY": "127.0.0.1,localhost",
     }
     with process_environment(home), own_server() as (server, address):
@@ -234,7 +235,8 @@ def test_studies_of_two_deployments_run_one_after_the_other_and_a_failed_one_is_
 def test_a_killed_worker_ends_no_study(
     environment: dict[str, str], worker: Path, tmp_path: Path
 ) -> None:
-    study, root = small_study(tmp_path, tokens=60_000, save_every_seconds=0), tmp_path / "run"
+    study = small_study(tmp_path, tokens=60_000, save_every_seconds=0)
+    root = with_data(tmp_path / "run")
     parameters = json.dumps({"study": str(study), "root": str(root)})
     started = prefect(environment, "deployment", "run", "full-study", "--params", parameters)
     assert started.returncode == 0, started.stdout + started.stderr

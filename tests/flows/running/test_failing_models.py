@@ -12,6 +12,7 @@ from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.sql.results import query
+from tests.flows.prepared import with_data
 from tests.flows.small_study import small_study
 
 HERE = Path(__file__).parent
@@ -48,7 +49,8 @@ def test_models_that_fail_end_no_other_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = failing_study(tmp_path, [*IN_TRAINING, *IN_EVALUATION])
-    command = ["run", str(path), "--root", str(tmp_path / "out"), "--trust-code", "--plain"]
+    root = with_data(tmp_path / "out")
+    command = ["run", str(path), "--root", str(root), "--trust-code", "--plain"]
     assert main(command) == 1
     said = capsys.readouterr().err
     assert "train FifthStep seed 0: python -m dreamer_study.model.train ended with" in said

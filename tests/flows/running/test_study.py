@@ -65,7 +65,7 @@ def test_a_study_goes_from_its_data_to_its_report_and_nothing_is_done_twice(
     plan, jobs = prepared(models={"variants": ["LA", "DR"]}), JobsByHand()
     assert not is_complete(plan)
     seen = run(plan, jobs, Options())
-    made = ["data ceiling builtin", "match match models", "statistics", "report"]
+    made = ["match match models", "statistics", "report"]
     assert seen.steps == made, "the data are there"
     trainings = [name for name in jobs.names if name.startswith("train ")]
     assert trainings == ["train LA seed 0", "train DR seed 0"]
@@ -177,12 +177,17 @@ def test_data_are_made_once_step_by_step(prepared: Planned) -> None:
     for output in (plan.data.tokenizer, plan.data.packed):
         shutil.rmtree(output.path)
     seen = run(Plan(plan.study), JobsByHand(), Options(until="prepare"))
-    assert seen.steps == [
-        "data tokenizer",
-        "data tokens",
-        "data ceiling builtin",
-        "match match models",
-    ]
+    assert seen.steps == ["data tokenizer", "data tokens", "match match models"]
+
+
+def test_ceilings_are_measured_once(prepared: Planned) -> None:
+    plan = prepared()
+    (ceiling,) = plan.data.ceilings.values()
+    shutil.rmtree(ceiling.path)
+    seen = run(Plan(plan.study), JobsByHand(), Options(until="prepare"))
+    assert seen.steps == ["data ceiling builtin", "match match models"]
+    again = run(Plan(plan.study), JobsByHand(), Options(until="prepare"))
+    assert "data ceiling builtin" in again.cached
 
 
 def test_a_study_is_known_to_its_store_before_its_first_output(prepared: Planned) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dreamer_study.model.evaluation.ceilings import Ceiling, measure_ceiling
+from dreamer_study.model.evaluation import ceilings
+from dreamer_study.model.evaluation.ceilings import Ceiling, score_gold_answers
 from dreamer_study.pipeline.benchmarks.items import task_specifications
 from dreamer_study.pipeline.benchmarks.table import BENCHMARKS
 from dreamer_study.pipeline.errors import InputError
@@ -36,13 +38,14 @@ FLEXIBLE = {
 HARD = ["0,1", "$9{,}500", "72, altogether", r"\[ \boxed{42} \]", r"5 \text{ cm}", "72", "-3"]
 
 
-def measured(
+def own_task(
     folder: Path,
     items: list[dict[str, Any]],
     definition: dict[str, Any],
     code: str = "",
-    **options: Any,
-) -> Ceiling:
+    **measures: str,
+) -> dict[str, Any]:
+    """The specification of a task of one's own, whose files lie in the folder."""
     place = write_data(folder / "data", "default", test=items)
     path = folder / "mine.yaml"
     common = {
@@ -59,15 +62,26 @@ def measured(
         (folder / "own.py").write_text(code)
         text = text.replace('"FUNCTION"', "!function own.score")
     path.write_text(text)
-    specification = {
+    return {
         "benchmark": "sums",
         "task": "mine",
         "dataset_path": str(place),
         "yaml": str(path),
-        "metric": options.pop("metric", "exact_match"),
-        "filter": options.pop("filter", "none"),
+        "metric": "exact_match",
+        "filter": "none",
+        **measures,
     }
-    return measure_ceiling([specification], **options)
+
+
+def measured(
+    folder: Path,
+    items: list[dict[str, Any]],
+    definition: dict[str, Any],
+    read_answer: Callable[[str], str] = str.strip,
+    **measures: str,
+) -> Ceiling:
+    specification = own_task(folder, items, definition, **measures)
+    return score_gold_answers({"sums": [specification]}, read_answer=read_answer)["sums"]
 
 
 def answers(*texts: str) -> list[dict[str, Any]]:
@@ -185,16 +199,57 @@ def score(doc, results):
 
 
 def test_a_scorer_that_hangs_raises_or_dies_costs_its_own_item_only(tmp_path: Path) -> None:
-    items = answers("1", "hangs", "raises", "2", "kills", "3")
-    found = measured(
-        tmp_path, items, {"process_results": "FUNCTION"}, SLOW, trust_code=True, item_seconds=3
+    own_scorer = {"process_results": "FUNCTION"}
+    texts = {
+        "first": ["1", "2"],
+        "hard": ["1", "hangs", "raises", "2", "kills", "3"],
+        "ends": ["1", "2", "kills"],
+        "last": ["1", "raises"],
+    }
+    tasks = {
+        name: [own_task(tmp_path / name, answers(*texts[name]), own_scorer, SLOW)] for name in texts
+    }
+    told: list[tuple[float, str]] = []
+    found = score_gold_answers(
+        tasks,
+        trust_code=True,
+        item_seconds=3,
+        progress=lambda fraction, words: told.append((fraction, words)),
     )
-    assert found.items == 6
-    assert [(item, reason) for item, _, reason in found.failed] == [
-        ("mine/1", "took longer than 3 s"),
-        ("mine/2", "ValueError: no such unit"),
-        ("mine/4", "ended the process that scores"),
-    ]
+    assert {name: ceiling.items for name, ceiling in found.items()} == {
+        name: len(each) for name, each in texts.items()
+    }
+    failed = {
+        name: [(item, reason) for item, _, reason in ceiling.failed]
+        for name, ceiling in found.items()
+    }
+    assert failed == {
+        "first": [],
+        "hard": [
+            ("mine/1", "took longer than 3 s"),
+            ("mine/2", "ValueError: no such unit"),
+            ("mine/4", "ended the process that scores"),
+        ],
+        "ends": [("mine/2", "ended the process that scores")],
+        "last": [("mine/1", "ValueError: no such unit")],
+    }
+    fractions = [fraction for fraction, _ in told]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1
+
+
+def test_a_task_whose_items_end_too_many_processes_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ceilings, "MOST_ENDED", 2)
+    own_scorer = {"process_results": "FUNCTION"}
+    bad = own_task(tmp_path / "bad", answers("kills", "kills", "1", "2"), own_scorer, SLOW)
+    good = own_task(tmp_path / "good", answers("1"), own_scorer, SLOW)
+    found = score_gold_answers({"bad": [bad], "good": [good]}, trust_code=True)
+    given_up = "not scored, as 2 items before ended the process"
+    reasons = ["ended the process that scores", given_up, given_up, given_up]
+    assert [reason for *_, reason in found["bad"].failed] == reasons
+    assert (found["bad"].items, found["good"].share) == (4, 1.0)
 
 
 def test_a_metric_that_the_task_does_not_have_is_told(tmp_path: Path) -> None:
@@ -254,7 +309,7 @@ def test_every_benchmark_that_ships_is_at_its_ceiling(tmp_path: Path, name: str)
         folder,
         tmp_path,
     )
-    found = measure_ceiling(specifications)
+    found = score_gold_answers({"all": specifications})["all"]
     assert found.items == len(shipped_rows(name))
     assert [gold for _, gold, _ in found.failed] == EXCEPTIONS.get(name, [])
 
@@ -264,6 +319,6 @@ def test_the_built_in_benchmarks_are_at_their_ceiling(tmp_path: Path) -> None:
     specifications = [
         each for each in world_specifications(tmp_path) if each["benchmark"] != "world_text"
     ]
-    found = measure_ceiling(specifications)
+    found = score_gold_answers({"all": specifications})["all"]
     assert (found.share, found.items) == (1.0, 4 * len(specifications))
     assert not found.needs_stripping

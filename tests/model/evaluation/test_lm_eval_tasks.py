@@ -287,6 +287,19 @@ def test_a_users_own_task(tmp_path: Path) -> None:
     ]
 
 
+def test_data_in_folders_of_one_name_are_those_of_each(tmp_path: Path) -> None:
+    path = tmp_path / "shapes.yaml"
+    path.write_text(USERS_TASK)
+    asked = []
+    for owner in ("openai", "mine"):
+        item = {"question": f"Of {owner}?", "answer": "4"}
+        place = write_data(tmp_path / owner / "gsm8k", "default", test=[item])
+        given = specification("shapes", "shapes", place, yaml=str(path))
+        task = LmEvalTask(given, cache=tmp_path / "cache")
+        asked += [request for request, _ in task.requests["generate_until"]]
+    assert ["openai" in asked[0], "mine" in asked[1]] == [True, True]
+
+
 GOLD_TASKS = {
     "by number": (
         "multiple_choice",

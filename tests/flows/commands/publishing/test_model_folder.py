@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from dreamer_study.flows.commands.cli import main
+from tests.flows.prepared import with_data
 from tests.flows.small_study import small_study
 
 pytest.importorskip("transformers")
@@ -24,7 +25,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     content["models"]["variants"] = ["LA", "DR"]
     content["evaluation"]["bootstrap_replicates"] = 20
     path.write_text(yaml.safe_dump(content))
-    study = [str(path), "--root", str(folder / "run")]
+    study = [str(path), "--root", str(with_data(folder / "run"))]
     assert main(["run", *study, "--plain"]) == 0
     return study
 

@@ -21,6 +21,7 @@ from huggingface_hub import DatasetCard, ModelCard
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.sql.results import query
+from tests.flows.prepared import with_data
 from tests.flows.small_study import small_study
 from tests.reports.small_results import (
     POINTS,
@@ -57,7 +58,8 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a study of two checkpoints and a benchmark of its own, that was run with a
     mirror."""
     folder = tmp_path_factory.mktemp("studies")
-    path, root = str(small_study(folder, checkpoints=2)), str(folder / "run")
+    path = str(small_study(folder, checkpoints=2))
+    root = str(with_data(folder / "run"))
     content = yaml.safe_load(Path(path).read_text())
     content["evaluation"]["benchmarks"] = ["builtin", MINE]
     Path(path).write_text(yaml.safe_dump(content))
