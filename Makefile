@@ -11,10 +11,10 @@ demo: $(READY)
 
 # A process for each core, 8 at most (slow tests: 4); each takes whole files, whose tests share what they have made.
 test: $(READY)
-	$(BIN)/pytest -m "not slow" -n auto --maxprocesses 8 --dist loadfile
+	$(BIN)/pytest -m "not slow" -n auto --maxprocesses 8 --dist loadfile --durations 15
 
 test-slow: $(READY)
-	$(BIN)/pytest -m slow -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/pytest -m slow -n auto --maxprocesses 4 --dist loadfile --durations 40
 
 up: $(READY)
 	$(BIN)/python -m dreamer_study.flows.commands.make_up --limit "$(LIMIT)"

@@ -220,7 +220,7 @@ def test_a_killed_trainer_is_tried_again(folder: Path, options: tuple[str, ...])
 
 @pytest.mark.slow
 def test_a_paused_run_trains_nothing_until_it_is_resumed(folder: Path) -> None:
-    run = Run(folder, tokens=120_000, save_every_seconds=0)
+    run = Run(folder, tokens=60_000, save_every_seconds=0)
     (flow_run,) = ask(run.address, "flow_runs/filter", {})
     place = f"flow_runs/{flow_run['id']}"
     paused = {"type": "PAUSED", "name": "Paused", "state_details": {"pause_reschedule": False}}
@@ -243,7 +243,7 @@ def test_a_paused_run_trains_nothing_until_it_is_resumed(folder: Path) -> None:
 def test_a_second_run_with_one_more_seed_shows_what_the_store_holds_as_cached(
     folder: Path,
 ) -> None:
-    every_seed = {**SHORT, "screening": 0}
+    every_seed = {"tokens": 12_000, "save_every_seconds": 0, "screening": 0}
     assert Run(folder, **every_seed).ended()
     study = small_study(folder, **every_seed, seeds=[0, 1])
     root, log = folder / "run", folder / "again"

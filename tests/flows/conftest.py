@@ -12,6 +12,7 @@ import pytest
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.running.ceilings import measure_ceilings
 from dreamer_study.flows.running.curation import prepare_data
+from dreamer_study.flows.running.live_results import Results
 from dreamer_study.flows.running.steps import Steps
 from tests.flows.by_hand import tiny
 
@@ -24,6 +25,13 @@ def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     prepare_data(plan, Steps())
     measure_ceilings(plan, Steps(), own=False, trust_code=False)
     return study.store_folder
+
+
+@pytest.fixture
+def no_live_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw no report while a study is under way, which takes seconds: test_live_results.py sees
+    these."""
+    monkeypatch.setattr(Results, "_draw", lambda results: None)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from dreamer_study.reports.data import read_study
 from dreamer_study.reports.text.costs import total_cost
 from tests.flows.by_hand import tiny
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_live_report")]
 
 TRAINING = {"branches": 0.5, "tokens": 6000, "checkpoint_every": 3000}
 
