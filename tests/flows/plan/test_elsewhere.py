@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,20 @@ def written(folder: Path, **changes: Any) -> Path:
 
 
 @pytest.fixture(scope="module")
-def origin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def origin(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished study of LA and DR."""
     folder = tmp_path_factory.mktemp("origin")
     path = written(folder)
+    shutil.copytree(tiny_store, folder / "study" / "store")
     assert main(["run", str(path), "--root", str(folder / "study"), "--plain"]) == 0
     return folder / "study"
+
+
+@pytest.fixture
+def root(tiny_store: Path, tmp_path: Path) -> Path:
+    """The folder of a study whose data are prepared."""
+    shutil.copytree(tiny_store, tmp_path / "root" / "store")
+    return tmp_path / "root"
 
 
 def joined(folder: Path, origin: Path, **changes: Any) -> Path:
@@ -51,10 +60,9 @@ def joined(folder: Path, origin: Path, **changes: Any) -> Path:
 
 @pytest.mark.slow
 def test_rows_of_another_study_give_the_ratios_of_a_study_that_trains_all(
-    origin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    origin: Path, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = joined(tmp_path, origin)
-    root = tmp_path / "root"
     assert main(["plan", str(path)]) == 0
     assert f"LA from {origin}" in " ".join(capsys.readouterr().out.split())
     assert main(["run", str(path), "--root", str(root), "--plain"]) == 0
@@ -78,6 +86,7 @@ def test_rows_of_another_study_give_the_ratios_of_a_study_that_trains_all(
 @pytest.mark.slow
 def test_rows_of_the_atlas_give_the_ratios_of_a_study_that_trains_all(
     origin: Path,
+    root: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -87,7 +96,6 @@ def test_rows_of_the_atlas_give_the_ratios_of_a_study_that_trains_all(
     assert collect([origin / "results.duckdb"], tmp_path / "worlds" / "tiny") == []
     models = {"variants": [{"name": "LA", "from": "atlas/tiny"}, "DR"], "depths": [2]}
     path = joined(tmp_path, origin, models=models)
-    root = tmp_path / "root"
     assert main(["run", str(path), "--root", str(root), "--plain"]) == 0
     assert "DR (yours) *" in capsys.readouterr().out, "the row of the table of the atlas"
     assert not list(root.glob("store/runs/LA-*"))
