@@ -47,9 +47,11 @@ def run(plan: Plan) -> None:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+def finished(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Plan:
     """A study of two models, two checkpoints and their branches, with its report."""
-    plan = study(tmp_path_factory.mktemp("study"))
+    root = tmp_path_factory.mktemp("study")
+    shutil.copytree(tiny_store, root / "store")
+    plan = study(root)
     run(plan)
     return plan
 
@@ -117,7 +119,7 @@ def test_a_damaged_branch_is_found(finished: Plan, tmp_path: Path) -> None:
 
 
 def test_a_grown_study_is_one_that_was_longer_from_the_start(
-    finished: Plan, tmp_path: Path
+    finished: Plan, tiny_store: Path, tmp_path: Path
 ) -> None:
     grown_root = tmp_path / "grown"
     shutil.copytree(finished.study.folder, grown_root)
@@ -126,6 +128,7 @@ def test_a_grown_study_is_one_that_was_longer_from_the_start(
         for pattern in ("runs/*/branches/*/*", "evaluations/*/*")
         for path in (grown_root / "store").glob(pattern)
     }
+    shutil.copytree(tiny_store, tmp_path / "fresh" / "store")
     grown = study(grown_root, tokens=9000)
     fresh = study(tmp_path / "fresh", tokens=9000)
     run(grown)
@@ -135,7 +138,8 @@ def test_a_grown_study_is_one_that_was_longer_from_the_start(
     assert len(ask(grown, "select distinct run_id, tokens from evaluations")) == 6
 
 
-def test_a_race_has_branches_and_its_winner_the_rest(tmp_path: Path) -> None:
+def test_a_race_has_branches_and_its_winner_the_rest(tiny_store: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_store, tmp_path / "store")
     plan = study(tmp_path, seeds=[0, 1], screening=0.5)
     run(plan)
     assert plan.evaluated

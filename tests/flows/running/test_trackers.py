@@ -16,11 +16,15 @@ import pytest
 
 from dreamer_study.flows.plan.preflight import check_study
 from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.running.options import Options
 from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.running.study import run_study
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.results import Busy, ask, query
 from tests.flows.by_hand import ONE, JobsByHand, Planned, tiny
+
+pytestmark = pytest.mark.usefixtures("no_live_report")
+EVALUATED = Options(until="evaluate")
 
 Point = tuple[str, int, str, float]  # run, training tokens, name, value
 
@@ -122,9 +126,9 @@ def test_every_point_is_logged_once_also_of_a_study_that_goes_on(
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("TRACKIO_DIR", str(plan.study.folder / "trackio"))
     pytest.importorskip(tracker)
-    run_study(plan, JobsByHand(), Steps())
+    run_study(plan, JobsByHand(), Steps(), EVALUATED)
     further = prepared(name="study", tracking=tracker, training={"seeds": [0, 1]}, **ONE)
-    run_study(further, JobsByHand(), Steps())
+    run_study(further, JobsByHand(), Steps(), EVALUATED)
     found, wanted = sorted(read(plan.study.folder)), results(further)
     assert [key for *key, _ in found] == [key for *key, _ in wanted]
     assert [value for *_, value in found] == pytest.approx(
@@ -159,7 +163,7 @@ def test_a_results_file_in_use_is_waited_for(
         return ask(*arguments, **parameters)
 
     monkeypatch.setattr("dreamer_study.flows.running.trackers.ask", ask_again)
-    run_study(plan, JobsByHand(), Steps())
+    run_study(plan, JobsByHand(), Steps(), EVALUATED)
     assert len(list(of_tensorboard(plan.study.folder))) == len(results(plan))
 
 
