@@ -19,11 +19,19 @@ ABOVE, BELOW, AROUND = Span(1.5, 1.2, 1.9), Span(0.7, 0.6, 0.9), Span(1.1, 0.9, 
 FAR_ABOVE, AT_LEAST = Span(4.0, 3.0, 5.0), Span(np.nan, 2.5, np.nan)
 
 
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the made-up world, which takes ten seconds."""
+    folder = tmp_path_factory.mktemp("atlas")
+    made_up_world(folder)
+    return folder
+
+
 @pytest.fixture
-def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A made-up world in the place of the package's."""
-    monkeypatch.setattr(bundled, "WORLDS", made_up_world(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def tiny(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The made-up world in the place of the package's."""
+    monkeypatch.setattr(bundled, "WORLDS", made_up / "worlds")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(made_up / "cache"))
     return "tiny"
 
 
