@@ -1,7 +1,7 @@
 """What most whole studies of tests begin with, made once for all tests of a process.
 
-Each copy saves half a minute of a core: data that are the same in every study of `small_study`, and
-Prefect's database, whose tables take ten seconds to make.
+The data are those of every study of `small_study`; the tables of Prefect's database take ten seconds
+to make.
 """
 
 from __future__ import annotations
