@@ -220,7 +220,7 @@ def test_a_killed_trainer_is_tried_again(folder: Path, options: tuple[str, ...])
 
 @pytest.mark.slow
 def test_a_paused_run_trains_nothing_until_it_is_resumed(folder: Path) -> None:
-    run = Run(folder, tokens=60_000, save_every_seconds=0)
+    run = Run(folder, tokens=120_000, save_every_seconds=0)
     (flow_run,) = ask(run.address, "flow_runs/filter", {})
     place = f"flow_runs/{flow_run['id']}"
     paused = {"type": "PAUSED", "name": "Paused", "state_details": {"pause_reschedule": False}}
