@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import pandas as pd
 import pytest
 
-from tests.docs.scripts import script
+from tests.docs.scripts import RESULTS, script
 
+FOLDER = RESULTS / "sizes"
 PAGE = script("sizes/page.py")
 
 
@@ -72,3 +73,12 @@ def test_another_difference_leaves_it_open() -> None:
     assert carrying(at_128=APART) == open_still
     assert carrying(differences=[(0.1, 0.04)]) == open_still
     assert carrying(at_128=((0.8, float("nan")), (0.9, 1.7))) == open_still, "a bound"
+
+
+def test_the_page_shows_its_rows_and_their_verdicts() -> None:
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert PAGE.with_tables(text, FOLDER) == text
+    rows = {name: pd.read_csv(FOLDER / name) for name in PAGE.FILES}
+    assert PAGE.of_trend(rows["trends.csv"]).startswith("A change with width cannot be told: 0.61")
+    judged = [rows[f"{name}.csv"] for name in ("ratios", "settings", "differences")]
+    assert PAGE.of_carrying(*judged).startswith("The rates carry: no ratio")

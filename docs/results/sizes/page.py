@@ -129,7 +129,7 @@ def write_rows(folders: list[str]) -> None:
         differences.append(compared[is_best].assign(width=width))
     written = (ratios, trends, settings, differences)
     for name, frames in zip(FILES, written, strict=True):
-        pd.concat(frames).to_csv(HERE / name, index=False, float_format="%.6g")
+        pd.concat(frames).to_csv(HERE / name, index=False, float_format="%.8g")
 
 
 def _settings(study: dreamer_study.Results, width: int, rates: str) -> pd.DataFrame:
