@@ -9,12 +9,13 @@ READY := .venv/.ready
 demo: $(READY)
 	$(BIN)/dreamer run demo
 
-# A process for each core, 8 at most (slow tests: 4); each takes whole files, whose tests share what they have made.
+# A process for each core, 8 at most; each takes whole files, whose tests share what they have made.
 test: $(READY)
 	$(BIN)/pytest -m "not slow" -n auto --maxprocesses 8 --dist loadfile --durations 15
 
+# These wait for servers and studies a third of their time: a process more than there are cores, 4 at most.
 test-slow: $(READY)
-	$(BIN)/pytest -m slow -n auto --maxprocesses 4 --dist loadfile --durations 40
+	$(BIN)/pytest -m slow -n $$($(BIN)/python -c 'import os; print(min(4, os.cpu_count() + 1))') --dist loadfile --durations 40
 
 up: $(READY)
 	$(BIN)/python -m dreamer_study.flows.commands.make_up --limit "$(LIMIT)"
