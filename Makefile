@@ -13,7 +13,7 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/pytest -m "not slow" -n auto --maxprocesses 8 --dist loadfile --durations 15
 
-# These wait for servers and studies a third of their time: a process more than there are cores, 4 at most.
+# These wait for servers and studies: a process more than there are cores, 4 at most.
 test-slow: $(READY)
 	$(BIN)/pytest -m slow -n $$($(BIN)/python -c 'import os; print(min(4, os.cpu_count() + 1))') --dist loadfile --durations 40
 
