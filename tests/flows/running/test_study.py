@@ -111,9 +111,6 @@ DAMAGES: dict[str, Callable[[Study], object]] = {
 }
 
 
-SEEN_ALONE = ("a row added", "report cut")  # which are mended as others are, in ten seconds each
-
-
 def change(study: Study, statement: str) -> None:
     with connect(study.database) as connection:
         connection.execute(statement)
@@ -139,15 +136,10 @@ def test_results_and_reports_that_are_not_whole_are_made_whole(prepared: Planned
     wanted = {table: query(study.database, f"from {table} order by all") for table in tables}
     # as by `dreamer report`: the same report
     write_report(study.database, study.study_id, study.report.parent)
-    whole = study.folder.with_name("whole")
-    shutil.copytree(study.folder, whole)
     for damage, damaging in DAMAGES.items():
         assert is_complete(plan), damage
         damaging(study)
         assert not is_complete(plan), damage
-        if damage in SEEN_ALONE:
-            shutil.copytree(whole, study.folder, dirs_exist_ok=True)
-            continue
         run(Plan(study), jobs := JobsByHand(), Options())
         assert jobs.submitted == []
         for table in tables:

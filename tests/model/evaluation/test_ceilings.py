@@ -45,7 +45,7 @@ def own_task(
     code: str = "",
     **measures: str,
 ) -> dict[str, Any]:
-    """The specification of a task of one's own, whose files lie in the folder."""
+    """The specification of a task of your own, whose files lie in the folder."""
     place = write_data(folder / "data", "default", test=items)
     path = folder / "mine.yaml"
     common = {
