@@ -10,6 +10,11 @@ import duckdb
 
 BEGIN = "<!-- by page.py -->\n"
 END = "<!-- end of the tables -->\n"
+MEASURE = """case
+        when task = 'validation' then 'held-out loss'
+        when metric = 'loss' then 'loss of the right answers'
+        else 'average accuracy'
+    end"""  # names the measure of a row of an average or of held-out documents
 
 
 def between_marks(page: str, tables: Sequence[str]) -> str:

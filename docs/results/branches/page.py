@@ -18,7 +18,7 @@ import dreamer_study
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
-from sql_tables import between_marks, table  # noqa: E402  (in the folder of all pages)
+from sql_tables import MEASURE, between_marks, table  # noqa: E402  (in the folder of all pages)
 
 WEIGHTS = ("averaged", "raw", "branches")
 BASELINE = "LA"
@@ -56,11 +56,7 @@ SECONDARY = """
 with measured as (
     select
         weights, variant, best, baseline_best, metric,
-        case
-            when task = 'validation' then 'held-out loss'
-            when metric = 'loss' then 'loss of the right answers'
-            else 'average accuracy'
-        end as measure,
+        MEASURE as measure,
         format('{:.2f} ({:.2f} to {:.2f})', ratio, low, high)
         || case when reached then '' else ' †' end as cell
     from read_csv(?)
@@ -77,14 +73,10 @@ select
 from measured
 group by measure, weights
 order by measure, weights = 'branches', weights = 'raw'
-"""
+""".replace("MEASURE", MEASURE)
 SEEDS = """
 select
-    case
-        when task = 'validation' then 'held-out loss'
-        when metric = 'loss' then 'loss of the right answers'
-        else 'average accuracy'
-    end as measure,
+    MEASURE as measure,
     format('{:.2f}', exp(max(seed_deviation) filter (weights = 'averaged'))) as averaged,
     format('{:.2f}', exp(max(seed_deviation) filter (weights = 'raw'))) as raw,
     format('{:.2f}', exp(max(seed_deviation) filter (weights = 'branches'))) as branches
@@ -92,7 +84,7 @@ from read_csv(?)
 where task in ('average', 'validation')
 group by measure
 order by measure
-"""
+""".replace("MEASURE", MEASURE)
 
 
 def main() -> None:

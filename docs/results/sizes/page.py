@@ -18,7 +18,7 @@ import dreamer_study
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
-from sql_tables import between_marks, table  # noqa: E402  (in the folder of all pages)
+from sql_tables import MEASURE, between_marks, table  # noqa: E402  (in the folder of all pages)
 
 WIDTHS = (64, 96, 128)
 SEARCHED = "searched at each width"
@@ -69,11 +69,7 @@ order by size
 """
 TRENDS = """
 select
-    case
-        when task = 'validation' then 'held-out loss'
-        when metric = 'loss' then 'loss of the right answers'
-        else 'average accuracy'
-    end as measure,
+    MEASURE as measure,
     rates,
     format('{:.2f} ({:.2f} to {:.2f})', per_tenfold, per_tenfold_low, per_tenfold_high)
     as "factor for ten times the FLOPs",
@@ -81,7 +77,7 @@ select
     format('{:.2f}', p_of_line) as "p of a straight line"
 from read_csv(?)
 order by measure, rates desc
-"""
+""".replace("MEASURE", MEASURE)
 SETTINGS = """
 select
     width, variant as model, rates, learning_rate as "learning rate", tried as "rates tried",
