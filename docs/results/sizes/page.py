@@ -40,10 +40,10 @@ where chosen
 order by variant
 """
 BESTS = """
-select variant, task, metric, best
+select variant, task, best
 from internal.measured_curves
-where task in ('average', 'validation', 'world_expressions', 'world_recall')
-order by variant, task, metric
+where metric = 'accuracy' and task in ('average', 'world_expressions', 'world_recall')
+order by variant, task
 """
 BY_WIDTH = """
 with cells as (
@@ -130,10 +130,7 @@ def write_rows(folders: list[str]) -> None:
 
 def _settings(study: dreamer_study.Results, width: int, rates: str) -> pd.DataFrame:
     """List the learning rate of each model of a study, the rates tried, and its best scores."""
-    bests = study.sql(BESTS)
-    by_model = bests[bests["metric"] == "accuracy"].pivot(
-        index="variant", columns="task", values="best"
-    )
+    by_model = study.sql(BESTS).pivot(index="variant", columns="task", values="best")
     found = by_model.rename(columns=lambda task: task.removeprefix("world_")).reset_index()
     if rates == CARRIED:
         return found.assign(width=width, rates=rates, learning_rate=CARRIED_RATE, tried="none")
