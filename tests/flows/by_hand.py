@@ -39,6 +39,7 @@ def tiny_settings(**changes: Any) -> dict[str, Any]:
     content = yaml.safe_load(TINY.read_text())
     content["training"] |= {"seeds": [0], "screening": 0}
     content["evaluation"] |= {"bootstrap_replicates": 0, "weights": "averaged"}
+    content["workers"] = 1  # tests run beside tests: a second process of a kind only imports again
     for section, values in changes.items():
         content[section] = (
             {**content.get(section, {}), **values} if isinstance(values, dict) else values

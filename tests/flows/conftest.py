@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from dreamer_study.flows.running.ceilings import measure_ceilings
 from dreamer_study.flows.running.curation import prepare_data
 from dreamer_study.flows.running.live_results import Results
 from dreamer_study.flows.running.steps import Steps
+from dreamer_study.reports.figures.rendering import ENDINGS, Figure
 from tests.flows.by_hand import tiny
 
 
@@ -27,11 +28,21 @@ def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return study.store_folder
 
 
-@pytest.fixture
-def no_live_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw no report while a study is under way, which takes seconds: test_live_results.py sees
-    these."""
-    monkeypatch.setattr(Results, "_draw", lambda results: None)
+def write_empty_files(figure: Figure, folder: Path) -> None:
+    """Write the files of a figure without what is in them."""
+    folder.mkdir(exist_ok=True)
+    for ending in ENDINGS:
+        (folder / f"{figure.name}.{ending}").touch()
+
+
+@pytest.fixture(scope="module")
+def light_reports() -> Iterator[None]:
+    """Draw no report while a study is under way, and no figures for papers: these take most of the
+    seconds of a tiny study. test_live_results.py and tests/reports/ see both."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Results, "_draw", lambda results: None)
+        patch.setattr("dreamer_study.reports.page.report.export", write_empty_files)
+        yield
 
 
 @pytest.fixture

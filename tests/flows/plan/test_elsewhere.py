@@ -18,6 +18,8 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.results import query
 from tests.flows.by_hand import study_file, tiny_settings
 
+pytestmark = pytest.mark.usefixtures("light_reports")
+
 RATIOS = (
     "select depth, variant, task, metric, ratio, low, high, score_low, score_high, at_least"
     " from token_ratios where variant = 'DR' order by all"
@@ -42,7 +44,8 @@ def origin(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("origin")
     path = written(folder)
     shutil.copytree(tiny_store, folder / "study" / "store")
-    assert main(["run", str(path), "--root", str(folder / "study"), "--plain"]) == 0
+    command = ["run", str(path), "--root", str(folder / "study"), "--plain"]
+    assert main([*command, "--until", "evaluate"]) == 0
     return folder / "study"
 
 

@@ -20,7 +20,7 @@ from tests.flows.by_hand import study_file
 from tests.model.saved_files import rewrite
 from tests.pipeline.documents import lines, read
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_reports")]
 
 
 def spaced(folder: Path, **changes: Any) -> Path:
@@ -36,9 +36,13 @@ def spaced(folder: Path, **changes: Any) -> Path:
     )
 
 
-def run(folder: Path, root: Path, *options: str, **changes: Any) -> Plan:
+def run(
+    folder: Path, root: Path, *options: str, until: str = "evaluate", **changes: Any
+) -> Plan:
+    """Run the study to its tables; nothing here looks at a report."""
     path = spaced(folder, **changes)
-    assert main(["run", str(path), "--root", str(root), "--plain", *options]) == 0
+    command = ["run", str(path), "--root", str(root), "--plain", "--until", until]
+    assert main([*command, *options]) == 0
     return Plan(load_study(path, root=root))
 
 
@@ -57,9 +61,10 @@ def written(root: Path) -> dict[Path, int]:
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def first(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the study before it grows."""
     folder = tmp_path_factory.mktemp("grows")
+    shutil.copytree(tiny_store, folder / "first" / "store")
     run(folder, folder / "first")
     return folder / "first"
 
@@ -75,8 +80,9 @@ def grown(first: Path, tmp_path: Path, **changes: Any) -> tuple[Plan, dict[Path,
     return plan, before
 
 
-def assert_like_fresh(plan: Plan, tmp_path: Path, **changes: Any) -> None:
+def assert_like_fresh(plan: Plan, store: Path, tmp_path: Path, **changes: Any) -> None:
     """Compare a grown study with a fresh one: weights bit for bit, and all tables."""
+    shutil.copytree(store, tmp_path / "fresh" / "store")
     run(tmp_path, tmp_path / "fresh", **changes)
     fresh, found = weights(tmp_path / "fresh"), weights(plan.study.folder)
     assert fresh
@@ -92,7 +98,7 @@ def assert_like_fresh(plan: Plan, tmp_path: Path, **changes: Any) -> None:
 
 
 def test_another_seed_trains_only_its_runs_and_more_tokens_go_on_from_the_last_state(
-    first: Path, tmp_path: Path
+    first: Path, tiny_store: Path, tmp_path: Path
 ) -> None:
     plan, before = grown(first, tmp_path, training={"seeds": [0, 1]})
     new = {
@@ -109,7 +115,7 @@ def test_another_seed_trains_only_its_runs_and_more_tokens_go_on_from_the_last_s
         if path.suffix == ".safetensors" and path not in before
     }
     assert len(new) == 4, "the checkpoint beyond the old end, of four runs"
-    assert_like_fresh(plan, tmp_path, **larger)
+    assert_like_fresh(plan, tiny_store, tmp_path, **larger)
 
 
 def test_code_that_has_changed_is_refused_unless_accepted(
@@ -133,7 +139,7 @@ def test_code_that_has_changed_is_refused_unless_accepted(
     ):
         assert words in line
     plan = run(
-        tmp_path, root, "--accept-code-change", "--until", "train", training={"tokens": 18_000}
+        tmp_path, root, "--accept-code-change", until="train", training={"tokens": 18_000}
     )
     for one in plan.runs:
         (change,) = json.loads((one.folder / "code_changes.json").read_text())

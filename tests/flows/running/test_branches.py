@@ -25,7 +25,7 @@ from dreamer_study.reports.data import read_study
 from dreamer_study.reports.text.costs import total_cost
 from tests.flows.by_hand import tiny
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_live_report")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_reports")]
 
 TRAINING = {"branches": 0.5, "tokens": 6000, "checkpoint_every": 3000}
 
@@ -41,9 +41,9 @@ def study(root: Path, **training: Any) -> Plan:
     )
 
 
-def run(plan: Plan) -> None:
+def run(plan: Plan, **options: Any) -> None:
     with closing(LocalJobs(plan.study)) as jobs:
-        run_study(plan, jobs, Steps(), Options())
+        run_study(plan, jobs, Steps(), Options(**{"until": "evaluate", **options}))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def finished(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Plan
     root = tmp_path_factory.mktemp("study")
     shutil.copytree(tiny_store, root / "store")
     plan = study(root)
-    run(plan)
+    run(plan, until="report")
     return plan
 
 

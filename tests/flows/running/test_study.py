@@ -32,7 +32,7 @@ from dreamer_study.sql.statistics.sequential import NOMINAL
 from tests.flows.by_hand import ONE, JobsByHand, Planned, study_file, write_state
 from tests.model.saved_files import write_values
 
-pytestmark = pytest.mark.usefixtures("no_live_report")
+pytestmark = pytest.mark.usefixtures("light_reports")
 EVALUATED = Options(until="evaluate")
 RACE = {"seeds": [0, 1], "screening": 0.25}
 

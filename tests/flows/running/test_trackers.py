@@ -23,7 +23,7 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.results import Busy, ask, query
 from tests.flows.by_hand import ONE, JobsByHand, Planned, tiny
 
-pytestmark = pytest.mark.usefixtures("no_live_report")
+pytestmark = pytest.mark.usefixtures("light_reports")
 EVALUATED = Options(until="evaluate")
 
 Point = tuple[str, int, str, float]  # run, training tokens, name, value

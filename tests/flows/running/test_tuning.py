@@ -27,7 +27,7 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.results import query
 from tests.flows.by_hand import ONE, JobsByHand, Planned, evaluate, study_file, tiny, train
 
-pytestmark = pytest.mark.usefixtures("no_live_report")
+pytestmark = pytest.mark.usefixtures("light_reports")
 GRID = [1e-3, 2e-3, 4e-3]
 TUNE = {"learning_rate": GRID, "seeds": [900, 901], "tokens": 6000}
 TRAINING = {"tune": TUNE, "seeds": [0]}
