@@ -12,16 +12,20 @@ connection reaches no other file and no address.
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from uuid import uuid4
 
 import duckdb
 
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.user_cache import user_cache
 from dreamer_study.sql.definitions import INTERNAL, LAYOUT, comments, definitions, digest, views
 
 # Packaged DuckDB shells are older than the library; they can read files of this version. The views
@@ -79,8 +83,8 @@ def connect(
             raise InputError(f"{path}: no such results file; run the study first")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-        # The storage version is chosen when a file is created and stays.
-        _open(path, wait, config={"storage_compatibility_version": STORAGE_VERSION}).close()
+        if not _copy_empty_file(path):
+            _open_new(path, wait).close()
     connection = _open(path, wait, read_only=read_only, shut=_shut(writes_to) if read_only else ())
     try:
         is_current = _is_current(connection, path, read_only)
@@ -96,6 +100,75 @@ def connect(
             raise Damaged(f"{path}: {one_line(error)}") from error
         raise
     return connection
+
+
+def _copy_empty_file(path: Path) -> bool:
+    """Make a file by copying the empty one of the user's cache; return whether that was possible.
+
+    To create the tables and views of a file takes more than a second of a core; to copy them takes
+    a tenth. The copy gets its name by a link, which replaces no file that another process has made
+    meanwhile.
+    """
+    copy = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        kept = _empty_file()
+        if not kept:
+            return False
+        shutil.copyfile(kept, copy)
+        if not _has_current_views(copy):
+            kept.unlink(missing_ok=True)  # damaged: the next process makes it again
+            return False
+        os.link(copy, path)
+    except FileExistsError:
+        return True
+    except OSError:  # a full disk, or one without hard links
+        return False
+    finally:
+        copy.unlink(missing_ok=True)
+    return True
+
+
+def _empty_file() -> Path | None:
+    """Return a results file without rows in the user's cache, which is made at the first use.
+
+    None where there is no such cache, or no room in it.
+    """
+    folder = user_cache()
+    if folder is None:
+        return None
+    kept = folder / f"results-{digest(definitions())}-{duckdb.__version__}.duckdb"
+    if kept.exists():
+        return kept
+    made = kept.with_name(f".{kept.name}.{uuid4().hex}")
+    try:
+        with closing(_open_new(made, wait=0.0)) as connection:
+            _create(connection, made)
+        made.replace(kept)
+    except (OSError, duckdb.Error, InputError):
+        return None
+    finally:
+        made.unlink(missing_ok=True)
+        opened.pop(made.resolve(), None)
+    return kept
+
+
+def _has_current_views(path: Path) -> bool:
+    """Return whether a file can be opened and has this program's tables and views."""
+    try:
+        with closing(_open(path, wait=0.0)) as connection:
+            return _is_current(connection, path, read_only=False)
+    except (duckdb.Error, InputError):
+        return False
+    finally:
+        opened.pop(path.resolve(), None)
+
+
+def _open_new(path: Path, wait: float) -> duckdb.DuckDBPyConnection:
+    """Open a file that does not exist yet.
+
+    The storage version is chosen when a file is created, and stays.
+    """
+    return _open(path, wait, config={"storage_compatibility_version": STORAGE_VERSION})
 
 
 def one_line(error: BaseException) -> str:

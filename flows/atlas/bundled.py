@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -26,6 +25,7 @@ import yaml
 
 from dreamer_study.pipeline.errors import InputError, nearest
 from dreamer_study.pipeline.plain_yaml import PlainLoader
+from dreamer_study.pipeline.user_cache import user_cache
 
 WORLDS = Path(__file__).resolve().parent / "worlds"
 PREFIX = "atlas/"  # begins the name of a world where a study file says `from`
@@ -78,7 +78,7 @@ def results_file(world: str) -> Path:
     content = hashlib.blake2b(str(LAYOUT).encode(), digest_size=8)
     for file in files:
         content.update(file.read_bytes())
-    kept = _cache() / f"atlas-{folder.name}-{content.hexdigest()}.duckdb"
+    kept = (user_cache() or _temporary_folder()) / f"atlas-{folder.name}-{content.hexdigest()}.duckdb"
     if not kept.exists():
         made = kept.with_name(f".{kept.name}.{uuid4().hex}")
         try:
@@ -87,20 +87,6 @@ def results_file(world: str) -> Path:
         finally:
             made.unlink(missing_ok=True)
     return kept
-
-
-def _cache() -> Path:
-    """Return the user's cache, or a temporary folder where that is not the user's alone."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dreamer-study"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        state = folder.stat()
-        is_own = state.st_uid == os.getuid() and not state.st_mode & 0o022
-        if is_own and os.access(folder, os.W_OK):
-            return folder
-    except OSError:
-        pass  # a home that cannot be written
-    return _temporary_folder()
 
 
 @cache

@@ -52,8 +52,7 @@ class Results:
     @property
     def warnings(self) -> list[str]:
         """What makes the answer weak, one sentence each; an empty list if nothing does."""
-        of_curves = [note.removeprefix(WARNING) for note in self.notes if note.startswith(WARNING)]
-        return [*self._answer().warnings, *of_curves]
+        return self._warnings(self._answer())
 
     def factors(self) -> pd.DataFrame:
         """Return the rows of the public view `token_ratios`, which docs/sql.md describes.
@@ -140,13 +139,18 @@ class Results:
         """Return the answer, its warnings and the ratios as HTML, which a notebook shows."""
         answer = self._answer()
         parts = [f"<p>{escape(' '.join(answer.sentences))}</p>"]
-        if self.warnings:
-            points = "".join(f"<li>{escape(warning)}</li>" for warning in self.warnings)
+        warnings = self._warnings(answer)
+        if warnings:
+            points = "".join(f"<li>{escape(warning)}</li>" for warning in warnings)
             parts.append(f"<ul>{points}</ul>")
         return "\n".join([*parts, _table(self.path, self.study_id)])
 
     def _answer(self) -> Answer:
         return read_answer(self.path, self.study_id)
+
+    def _warnings(self, answer: Answer) -> list[str]:
+        of_curves = [note.removeprefix(WARNING) for note in self.notes if note.startswith(WARNING)]
+        return [*answer.warnings, *of_curves]
 
     def _ask(self, name: str) -> pd.DataFrame:
         from dreamer_study.sql.results import ask

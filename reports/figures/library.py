@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import os
 from base64 import b64encode
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 
 import vl_convert
 
+from dreamer_study.pipeline.user_cache import user_cache
 from dreamer_study.reports.figures.addresses import check_drawing
 from dreamer_study.reports.figures.rendering import put
 
@@ -29,19 +28,14 @@ def packed_library() -> str:
 
     That takes two seconds, so the user's cache keeps the script, where nobody else can change it.
     """
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dreamer-study"
-    kept = folder / f"vega-{vl_convert.__version__}.txt"
-    keeps = False
-    with suppress(OSError):  # a home that cannot be written
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        state = folder.stat()
-        keeps = state.st_uid == os.getuid() and not state.st_mode & 0o022
-    if keeps:
+    folder = user_cache()
+    kept = folder / f"vega-{vl_convert.__version__}.txt" if folder else None
+    if kept:
         with suppress(OSError):
             return kept.read_text()
     check_drawing()
     library = packed(vl_convert.javascript_bundle())
-    if keeps:
+    if kept:
         with suppress(OSError):  # a full disk
             put(kept, library.encode())
     return library
