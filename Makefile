@@ -9,13 +9,15 @@ READY := .venv/.ready
 demo: $(READY)
 	$(BIN)/dreamer run demo
 
-# A process for each core, 8 at most; each takes whole files, whose tests share what they have made.
-test: $(READY)
-	$(BIN)/pytest -m "not slow" -n auto --maxprocesses 8 --dist loadfile --durations 15
+# Tests wait for other processes a third of their time, so there is a process more than there are cores.
+# Each takes whole files, whose tests share what they have made.
+PROCESSES := $$($(BIN)/python -c 'import os; print(min(8, os.cpu_count() + 1))')
 
-# These wait for servers and studies: a process more than there are cores, 4 at most.
+test: $(READY)
+	$(BIN)/pytest -m "not slow" -n $(PROCESSES) --dist loadfile --durations 15
+
 test-slow: $(READY)
-	$(BIN)/pytest -m slow -n $$($(BIN)/python -c 'import os; print(min(4, os.cpu_count() + 1))') --dist loadfile --durations 40
+	$(BIN)/pytest -m slow -n $(PROCESSES) --dist loadfile --durations 40
 
 up: $(READY)
 	$(BIN)/python -m dreamer_study.flows.commands.make_up --limit "$(LIMIT)"

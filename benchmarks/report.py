@@ -46,15 +46,17 @@ MODELS = {
 }
 
 
-def make_results(path: Path, seeds: int = SEEDS, batch: int = BATCH) -> None:
-    """Write a results file with rows in every large table."""
+def make_results(path: Path, seeds: int = SEEDS, batch: int = BATCH, depths: int = 2) -> None:
+    """Write a results file with rows in every large table, of models of one or two depths."""
     random = np.random.default_rng(0)
     config = {"study": {"name": STUDY, "training": {"tokens": TOKENS}}, "packages": {}}
     ingest(
         path,
         {"studies": _table([{"study_id": STUDY, "name": STUDY, "config": json.dumps(config)}])},
     )
-    for (variant, depth), (speed, experts) in MODELS.items():
+    shown = sorted({depth for _, depth in MODELS})[:depths]
+    models = {key: values for key, values in MODELS.items() if key[1] in shown}
+    for (variant, depth), (speed, experts) in models.items():
         model = {"study_id": STUDY, "model_id": f"{variant}-{depth}"}
         sizes = {
             "variant": variant,
@@ -197,13 +199,15 @@ def main() -> None:
     )
     parser.add_argument("--results", type=Path, help="a file that is kept for another run")
     parser.add_argument(
-        "--tiny", action="store_true", help="one seed, few steps and replicates, for a test"
+        "--tiny",
+        action="store_true",
+        help="one seed and depth, few steps and replicates, for a test",
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         results = options.results or Path(place) / "results.duckdb"
         if not results.exists():
-            make_results(results, *((1, 2**28) if options.tiny else (SEEDS, BATCH)))
+            make_results(results, *((1, 2**28, 1) if options.tiny else ()))
         spent = measure_queries(results, 10 if options.tiny else 1000)
         print_table(
             "Statistics and queries",

@@ -36,12 +36,19 @@ def write_empty_files(figure: Figure, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def light_reports() -> Iterator[None]:
-    """Draw no report while a study is under way, and no figures for papers: these take most of the
-    seconds of a tiny study. test_live_results.py and tests/reports/ see both."""
+def empty_figures() -> Iterator[None]:
+    """Write empty files in place of figures for papers, which take more than half of the seconds of
+    a small report; tests/reports/ sees them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dreamer_study.reports.page.report.export", write_empty_files)
+        yield
+
+
+@pytest.fixture(scope="module")
+def light_reports(empty_figures: None) -> Iterator[None]:
+    """Draw no report while a study is under way either: test_live_results.py sees these."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Results, "_draw", lambda results: None)
-        patch.setattr("dreamer_study.reports.page.report.export", write_empty_files)
         yield
 
 

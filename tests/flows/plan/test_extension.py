@@ -36,9 +36,7 @@ def spaced(folder: Path, **changes: Any) -> Path:
     )
 
 
-def run(
-    folder: Path, root: Path, *options: str, until: str = "evaluate", **changes: Any
-) -> Plan:
+def run(folder: Path, root: Path, *options: str, until: str = "evaluate", **changes: Any) -> Plan:
     """Run the study to its tables; nothing here looks at a report."""
     path = spaced(folder, **changes)
     command = ["run", str(path), "--root", str(root), "--plain", "--until", until]
@@ -138,9 +136,7 @@ def test_code_that_has_changed_is_refused_unless_accepted(
         "--accept-code-change",
     ):
         assert words in line
-    plan = run(
-        tmp_path, root, "--accept-code-change", until="train", training={"tokens": 18_000}
-    )
+    plan = run(tmp_path, root, "--accept-code-change", until="train", training={"tokens": 18_000})
     for one in plan.runs:
         (change,) = json.loads((one.folder / "code_changes.json").read_text())
         assert change["changed"] == ["model/dreamer.py changed"]

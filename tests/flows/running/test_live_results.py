@@ -74,6 +74,7 @@ class Looks(Steps):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("empty_figures")
 def test_rows_are_entered_and_the_report_is_written_while_models_train(prepared: Planned) -> None:
     plan = prepared(**TWO)
     looks = Looks(plan)
@@ -122,7 +123,7 @@ def test_a_signal_in_a_query_is_not_swallowed(
     monkeypatch.setattr(
         Results,
         "enter",
-        lambda _: duckdb.sql("select sum(range) from range(10_000_000_000)").show(),
+        lambda _: duckdb.sql("select sum(range) from range(1_000_000_000)").show(),
     )
     results = Results(prepared(**TWO))
     # Tests that a shell has started in the background ignore the signal.

@@ -23,6 +23,7 @@ from dreamer_study.model.training.compile_and_recompute import (
 )
 from tests.model.tiny_network import (
     DR_DA,
+    FORMS,
     LA,
     VARIANTS,
     assert_near,
@@ -79,8 +80,12 @@ def test_a_gpu_compiles_unless_told_where_there_is_triton(wanted, triton, compil
         assert compiles(wanted, torch.device("cpu")) == compiled
 
 
+# own layers, attention along the depth and the pool of experts each make graphs of their own
+ALL_OF_IT = FORMS["DR+DA+own+pool"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("config", VARIANTS)
+@pytest.mark.parametrize("config", [LA, DR_DA, ALL_OF_IT], ids=["LA", "DR+DA", "DR+DA+own+pool"])
 def test_compiled_once_for_all_depths_and_steps(config, as_gpu):
     """Traced without a compiler behind it: nothing that changes with the depth may ask for a new
     graph."""
