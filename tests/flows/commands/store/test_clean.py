@@ -20,6 +20,8 @@ from dreamer_study.flows.study.loading import load_study
 from tests.flows.by_hand import JobsByHand, study_file
 from tests.flows.small_study import PROJECT
 
+pytestmark = pytest.mark.usefixtures("light_reports")
+
 
 @pytest.fixture
 def store(tiny_store: Path, tmp_path: Path) -> Path:

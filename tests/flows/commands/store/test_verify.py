@@ -24,6 +24,7 @@ from tests.flows.by_hand import JobsByHand, study_file, tiny
 from tests.flows.small_study import TINY
 from tests.pipeline.storage.test_store import flip
 
+pytestmark = pytest.mark.usefixtures("light_reports")
 EVALUATED = Options(until="evaluate")
 
 
