@@ -3,6 +3,7 @@
 import gc
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from hypothesis import settings
@@ -12,8 +13,12 @@ from tests.one_name import bare_modules
 # as in trainers and evaluators: sums over two threads are rounded otherwise
 os.environ["OMP_NUM_THREADS"] = "1"
 
-# xdist gives its processes the width of a terminal, to which the command would fold its lines
+# No width of a terminal, to which the commands that tests start would fold their lines. Importing
+# readline, as debuggers do, sets one that `os.environ` does not show; the import comes here once.
+with suppress(ImportError):
+    import readline  # noqa: F401
 os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")
 
 # a slow machine is no failure of what is tested
 settings.register_profile("shared-machines", deadline=None)
