@@ -53,7 +53,7 @@ class MakeUp:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "dreamer_study.flows.commands.make_up"]
+        command = [sys.executable, "-m", "dreamer_study.flows.commands.make_up", "--limit", "2"]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 command,
@@ -67,17 +67,11 @@ class MakeUp:
     def until(self, condition: Callable[[], object], pause: float = 2) -> None:
         until(condition, self.process, self.log, pause)
 
-    def run(self, study: Path, root: Path) -> str:
-        """The id of a new flow run, whose study trains."""
-        run = self.begin(study, root)
-        self.until(lambda: trains(root), pause=0.1)
-        return run
-
-    def begin(self, study: Path, root: Path) -> str:
+    def begin(self, study: Path, root: Path, until: str = "report") -> str:
         """The id of a new flow run."""
-        name = "deployments/name/full-study/full-study"
+        name = "deployments/name/full-study/demo"
         start = {
-            "parameters": {"study": str(study), "root": str(root)},
+            "parameters": {"study": str(study), "root": str(root), "until": until},
             "state": {"type": "SCHEDULED"},
         }
         # asked again where no answer came, as from a server that is busy
@@ -119,16 +113,13 @@ def test_the_documented_command_runs_a_study_among_hostile_files_and_strangers_a
     study, ran = small_study(here), plant(here)
     up.until(lambda: "prefect deployment run full-study" in up.log.read_text())
     refuses_strangers(up.address)
-    for name in ("full-study", "full-study/full-study"):
-        parameters = ["--param", f"study={study}", "--param", f"root={root}", "--watch"]
-        command = [PREFECT, "deployment", "run", name, *parameters]
-        done = subprocess.run(
-            command, cwd=PROJECT, env=up.environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stdout + done.stderr + up.log.read_text()
+    parameters = ["--param", f"study={study}", "--param", f"root={root}", "--watch"]
+    command = [PREFECT, "deployment", "run", "full-study", *parameters]
+    done = subprocess.run(command, cwd=PROJECT, env=up.environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr + up.log.read_text()
     assert (root / "report" / "index.html").exists()
     assert not ran.exists(), ran.read_text()
-    assert [run["tags"] for run in ask(up.address, "flow_runs/filter", {})] == [["tiny"], ["tiny"]]
+    assert [run["tags"] for run in ask(up.address, "flow_runs/filter", {})] == [["tiny"]]
     tasks = {task["name"]: task["state_type"] for task in ask(up.address, "task_runs/filter", {})}
     assert {
         "clean world",
@@ -138,59 +129,6 @@ def test_the_documented_command_runs_a_study_among_hostile_files_and_strangers_a
         "report",
     } <= tasks.keys()
     assert set(tasks.values()) == {"COMPLETED"}
-
-
-@pytest.mark.slow
-def test_a_killed_server_is_started_again_and_the_study_goes_on(up: MakeUp, tmp_path: Path) -> None:
-    root = with_data(tmp_path / "run")
-    run = up.run(small_study(tmp_path, tokens=60_000, save_every_seconds=0), root)
-    server = child(up.process.pid, "prefect server start")
-    assert server is not None
-    os.kill(server, signal.SIGKILL)
-    assert up.end(run) == "COMPLETED"
-    assert (root / "report" / "index.html").exists()
-    said = "Prefect's server was killed by signal 9; another one starts; studies continue"
-    assert up.log.read_text().count(said) == 1
-
-
-@pytest.mark.slow
-def test_a_killed_make_up_ends_no_study_and_the_next_one_ends_the_lost_flow_runs(
-    up: MakeUp, tmp_path: Path
-) -> None:
-    study, goes_on, killed_too = (
-        small_study(tmp_path, tokens=60_000, save_every_seconds=0),
-        with_data(tmp_path / "a"),
-        with_data(tmp_path / "b"),
-    )
-    run = up.run(study, goes_on)
-    flow, server = (
-        child(up.process.pid, words) for words in ("prefect.engine", "prefect server start")
-    )
-    _kill(up.process)
-    up.start()  # at once
-    until(lambda: not alive(server))  # before the next one asks whether a server answers
-    # The flow run is `COMPLETED` where a server was there when the study ended, else `make up`
-    # found no process of it.
-    assert up.end(run) in ("COMPLETED", "CRASHED")
-    assert (goes_on / "report" / "index.html").exists()
-    assert query(goes_on / "results.duckdb", "select count(*) as n from evaluations")["n"][0] > 0
-    assert holder(goes_on / LOCK).startswith(f"process {flow} on "), (
-        "another process has ended the study"
-    )
-
-    run = up.run(study, killed_too)
-    flow = child(up.process.pid, "prefect.engine")
-    assert flow is not None
-    said, before = (
-        "its process has ended meanwhile; start the study again to continue",
-        up.log.read_text(),
-    )
-    _kill(up.process)
-    os.kill(flow, signal.SIGKILL)
-    up.start()
-    assert up.end(run) == "CRASHED"
-    up.until(lambda: up.log.read_text().count(said) == before.count(said) + 1)
-    assert not (killed_too / "report").exists()
 
 
 OWN = ("description", "parameters", "tags", "paused", "global_concurrency_limit")
@@ -226,17 +164,11 @@ def change(up: MakeUp, path: str, body: object, method: str | None = None) -> No
     up.until(is_done)
 
 
-@pytest.mark.slow
-def test_what_a_user_has_changed_in_prefect_outlives_every_end_of_make_up(up: MakeUp) -> None:
-    def serves(times: int) -> None:
-        said = "prefect deployment run full-study --watch"
-        up.until(lambda: up.log.read_text().count(said) == times)
-        up.until(lambda: ask(up.address, "deployments/name/full-study/paper-32"))
-
-    serves(1)
+def change_settings(up: MakeUp) -> None:
+    """Change everything that a user can change of a deployment, in Prefect."""
     changed, paused = (
         ask(up.address, f"deployments/name/full-study/{name}")["id"]
-        for name in ("full-study", "demo")
+        for name in ("full-study", "paper-32")
     )
     changes = {
         "description": "nightly",
@@ -251,30 +183,85 @@ def test_what_a_user_has_changed_in_prefect_outlives_every_end_of_make_up(up: Ma
     ]
     change(up, f"deployments/{changed}/schedules", schedules)
     change(up, f"deployments/{paused}/pause_deployment", {})
-    names = ("full-study", "demo", "control")
+
+
+@pytest.mark.slow
+def test_stopped_and_killed_make_up_starts_again_with_what_users_changed_and_studies_go_on(
+    up: MakeUp, tmp_path: Path
+) -> None:
+    names = ("full-study", "paper-32", "control")
+
+    def serves(times: int) -> None:
+        said = "prefect deployment run full-study --watch"
+        up.until(lambda: up.log.read_text().count(said) == times)
+        answers()
+
+    def answers() -> None:
+        up.until(lambda: all(ask(up.address, f"deployments/name/full-study/{n}") for n in names))
+
+    serves(1)
+    change_settings(up)
     before = [settings(up, name) for name in names]
     assert [len(of["schedules"]) for of in before] == [2, 0, 0]
     assert [of["paused"] for of in before] == [False, True, False]
     assert before[0]["global_concurrency_limit"] == 3
 
+    # `make up` is stopped, and is started again.
     up.process.send_signal(signal.SIGINT)
     up.process.wait(PATIENCE_SECONDS)
     up.start()
     serves(2)
     assert [settings(up, name) for name in names] == before
 
+    # Its server is killed while a study trains, and is started again; the study goes on.
+    study = small_study(tmp_path, tokens=60_000, save_every_seconds=0)
+    root = with_data(tmp_path / "run")
+    run = up.begin(study, root, until="train")
+    up.until(lambda: trains(root), pause=0.1)
     server = child(up.process.pid, "prefect server start")
+    assert server is not None
     os.kill(server, signal.SIGKILL)
-    up.until(lambda: child(up.process.pid, "prefect server start") not in (None, server))
-    up.until(lambda: ask(up.address, "deployments/name/full-study/control"))
+    assert up.end(run) == "COMPLETED"
+    assert query(root / "results.duckdb", "select count(*) as n from steps")["n"][0] > 0
+    said = "Prefect's server was killed by signal 9; another one starts; studies continue"
+    assert up.log.read_text().count(said) == 1
+    answers()
     assert [settings(up, name) for name in names] == before
 
+    # `make up` is killed while two studies train, and so is the process of one of them.
+    goes_on = with_data(tmp_path / "a")
+    killed_too = with_data(tmp_path / "b")
+    run = up.begin(study, goes_on)
+    lost_run = up.begin(study, killed_too)
+    up.until(lambda: trains(goes_on) and trains(killed_too), pause=0.1)
+    assert not (goes_on / "report").exists()
+    flow, lost_flow = _flow(goes_on), _flow(killed_too)
     server = child(up.process.pid, "prefect server start")
+    assert server is not None
+    lost = "its process has ended meanwhile; start the study again to continue"
+    assert lost not in up.log.read_text()
     _kill(up.process)
-    until(lambda: not alive(server))
-    up.start()
+    os.kill(lost_flow, signal.SIGKILL)
+    up.start()  # at once
+    until(lambda: not alive(server))  # before the next one asks whether a server answers
+    # The flow run is `COMPLETED` where a server was there when the study ended, else `make up`
+    # found no process of it.
+    assert up.end(run) in ("COMPLETED", "CRASHED")
+    assert up.end(lost_run) == "CRASHED"
+    up.until(lambda: lost in up.log.read_text())
+    assert (goes_on / "report" / "index.html").exists()
+    assert query(goes_on / "results.duckdb", "select count(*) as n from evaluations")["n"][0] > 0
+    assert holder(goes_on / LOCK).startswith(f"process {flow} on "), (
+        "another process has ended the study"
+    )
+    assert not (killed_too / "report").exists()
     serves(3)
     assert [settings(up, name) for name in names] == before
+
+
+def _flow(root: Path) -> int:
+    """The process that runs a study, by its lock."""
+    return int(holder(root / LOCK).split()[1])
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
