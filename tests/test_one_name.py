@@ -13,7 +13,7 @@ import pytest
 
 import dreamer_study
 from tests.faults.processes import environment
-from tests.flows.prepared import with_both
+from tests.flows.prepared import with_database
 from tests.flows.small_study import PROJECT, small_study
 from tests.one_name import FOLDERS, bare_modules
 
@@ -65,17 +65,19 @@ def watched(folder: Path, *arguments: str) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [["--plain"], []], ids=["plain", "with Prefect"])
-def test_a_study_and_its_processes_import_no_bare_name(tmp_path: Path, options: list[str]) -> None:
+def test_a_study_and_its_processes_import_no_bare_name(tmp_path: Path) -> None:
+    """The study trains without Prefect, and is evaluated and reported with it."""
     study = small_study(tmp_path)
     root = tmp_path / "run"
-    if not options:
-        with_both(root)
     command = ["-m", "dreamer_study.flows.commands.cli", "run", str(study), "--root", str(root)]
-    bare, processes = watched(tmp_path, *command, *options)
+    watched(tmp_path, *command, "--plain", "--until", "train")
+    with_database(root / ".prefect")
+    bare, processes = watched(tmp_path, *command)
     assert (root / "report" / "index.html").exists()
-    assert "dreamer_study.model.train" in processes
-    assert "dreamer_study.model.evaluate" in processes
+    for name in ("model.train", "model.evaluate"):
+        assert f"dreamer_study.{name}" in processes
+    assert "prefect server start" in processes
+    # of both commands
     assert bare == ""
 
 
