@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 import yaml
 
 from dreamer_study.flows.commands.cli import main
-from tests.faults.processes import child, start, started_for, trains
+from tests.faults.processes import child, start, started_for
 from tests.flows.by_hand import study_file
 from tests.flows.test_whole_study import same_tables
 from tests.waiting import PATIENCE_SECONDS, until
@@ -27,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 def study(folder: Path, cluster: str | None) -> Path:
     changes = {
-        "training": {"tokens": 40_000, "checkpoints": 1},
+        "training": {"tokens": 60_000, "checkpoints": 1},
         "evaluation": {"limit": 5, "introspect": False},
     }
     return study_file(
@@ -35,12 +34,8 @@ def study(folder: Path, cluster: str | None) -> Path:
     )
 
 
-@pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The study on this machine."""
-    folder = tmp_path_factory.mktemp("calm")
-    assert main(["run", str(study(folder, None)), "--root", str(folder / "run"), "--plain"]) == 0
-    return folder / "run"
+# The report computes nothing, and takes a third of a study.
+WITHOUT_REPORT = ("--plain", "--until", "evaluate")
 
 
 class Cluster:
@@ -93,69 +88,78 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def run(cluster: Cluster) -> subprocess.Popen[bytes]:
     path = study(cluster.folder, cluster.address)
-    trusted = ("--plain", "--trust-code")
-    return start(path, cluster.folder / "run", cluster.folder / "log.txt", *trusted)
+    options = (*WITHOUT_REPORT, "--trust-code")
+    return start(path, cluster.folder / "run", log_of(cluster), *options)
+
+
+def log_of(cluster: Cluster) -> Path:
+    return cluster.folder / "log.txt"
 
 
 def said(cluster: Cluster, log: str = "log") -> str:
     return (cluster.folder / f"{log}.txt").read_text()
 
 
-def at_work(cluster: Cluster) -> bool:
-    return bool(started_for(cluster.folder, "dreamer_study.model.train"))
+def trainers(cluster: Cluster) -> list[int]:
+    return started_for(cluster.folder, "dreamer_study.model.train")
 
 
-def trains_with_data_of(calm: Path, cluster: Cluster) -> subprocess.Popen[bytes]:
-    """Run a study whose data are prepared until models train."""
-    store, made_later = (
-        cluster.folder / "run" / "store",
-        shutil.ignore_patterns("runs", "evaluations"),
-    )
-    shutil.rmtree(store, ignore_errors=True)
-    shutil.copytree(calm / "store", store, ignore=made_later)
-    command = run(cluster)
-    until(
-        lambda: trains(cluster.folder / "run") and at_work(cluster),
-        command,
-        cluster.folder / "log.txt",
-    )
-    return command
+def states(cluster: Cluster) -> set[Path]:
+    """The states that trainings have saved."""
+    return set(cluster.folder.glob("run/store/runs/*/state/*/values.json"))
 
 
-def test_a_worker_that_dies_in_curation_or_training_has_its_work_done_again(
-    cluster: Cluster, calm: Path
+def until_models_train(
+    cluster: Cluster, command: subprocess.Popen[bytes], before: set[Path]
 ) -> None:
-    """Both workers do the work, and the rows are those of one machine."""
+    """Wait until a training has saved a state that was not there before, and goes on."""
+    until(
+        lambda: states(cluster) - before and trainers(cluster),
+        command,
+        log_of(cluster),
+        pause=0.01,
+    )
+
+
+def jobs_end_within_seconds(
+    cluster: Cluster, command: subprocess.Popen[bytes], number: signal.Signals
+) -> None:
+    """End a command; so do its jobs, and the workers live."""
+    command.send_signal(number)
+    began = time.monotonic()
+    until(lambda: not trainers(cluster))
+    assert time.monotonic() - began < 30, number
+    command.wait(PATIENCE_SECONDS)
+    assert all(worker.poll() is None for worker in cluster.workers)
+
+
+def test_commands_workers_and_a_scheduler_that_die_change_no_row(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Each act starts the same command once more, which goes on where the last one was; both
+    workers do the work, and the rows are those of one machine."""
+    # A worker dies in curation, whose work is done again; the command is stopped in training.
     command = run(cluster)
     until(
         lambda: list(cluster.folder.glob("run/store/*/*.partial")),
         command,
-        cluster.folder / "log.txt",
+        log_of(cluster),
         pause=0.01,
     )
     os.kill(child(cluster.workers[0].pid, "spawn_main"), signal.SIGKILL)
-    until(
-        lambda: trains(cluster.folder / "run") and at_work(cluster),
-        command,
-        cluster.folder / "log.txt",
-        pause=0.01,
-    )
-    os.kill(
-        psutil.Process(started_for(cluster.folder, "dreamer_study.model.train")[0]).ppid(),
-        signal.SIGKILL,
-    )
-    assert command.wait(PATIENCE_SECONDS) == 0, said(cluster)
-    same_tables(calm, cluster.folder / "run")
-    logs = [said(cluster, f"worker-{number}") for number in range(2)]
-    assert all("distributed.dreamer" in log for log in logs)
-    for name in ("train LA seed 0", "train DR seed 0", "evaluate LA seed 0 at "):
-        assert any(name in log for log in logs), name
+    until_models_train(cluster, command, before=set())
+    jobs_end_within_seconds(cluster, command, signal.SIGINT)
 
+    # The command is killed in training.
+    before = states(cluster)
+    command = run(cluster)
+    until_models_train(cluster, command, before)
+    jobs_end_within_seconds(cluster, command, signal.SIGKILL)
 
-def test_a_lost_scheduler_is_one_line_and_the_same_command_goes_on(
-    cluster: Cluster, calm: Path
-) -> None:
-    command = trains_with_data_of(calm, cluster)
+    # The scheduler is lost in training.
+    before = states(cluster)
+    command = run(cluster)
+    until_models_train(cluster, command, before)
     cluster.scheduler.kill()
     assert command.wait(PATIENCE_SECONDS) == 1
     last = said(cluster).splitlines()[-1]
@@ -164,18 +168,22 @@ def test_a_lost_scheduler_is_one_line_and_the_same_command_goes_on(
         == "dreamer: Dask's scheduler is lost; when it runs again, the same command continues from here"
     )
     assert "Traceback" not in said(cluster)
-    until(lambda: not at_work(cluster))
+    until(lambda: not trainers(cluster))
     cluster.start_scheduler_again()
-    assert run(cluster).wait(PATIENCE_SECONDS) == 0, said(cluster)
-    same_tables(calm, cluster.folder / "run")
 
+    # A worker dies in training, whose work is done again.
+    before = states(cluster)
+    command = run(cluster)
+    until_models_train(cluster, command, before)
+    os.kill(psutil.Process(trainers(cluster)[0]).ppid(), signal.SIGKILL)
+    assert command.wait(PATIENCE_SECONDS) == 0, said(cluster)
 
-def test_the_jobs_of_a_command_that_ends_end_within_seconds(cluster: Cluster, calm: Path) -> None:
-    for number in (signal.SIGINT, signal.SIGKILL):
-        command = trains_with_data_of(calm, cluster)
-        command.send_signal(number)
-        before = time.monotonic()
-        until(lambda: not at_work(cluster))
-        assert time.monotonic() - before < 30, number
-        command.wait(PATIENCE_SECONDS)
-        assert all(worker.poll() is None for worker in cluster.workers)
+    calm = tmp_path / "calm"
+    calm.mkdir()
+    command = ["run", str(study(calm, None)), "--root", str(calm / "run"), *WITHOUT_REPORT]
+    assert main(command) == 0
+    same_tables(calm / "run", cluster.folder / "run")
+    logs = [said(cluster, f"worker-{number}") for number in range(2)]
+    assert all("distributed.dreamer" in log for log in logs)
+    for name in ("train LA seed 0", "train DR seed 0", "evaluate LA seed 0 at "):
+        assert any(name in log for log in logs), name
