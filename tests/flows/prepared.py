@@ -1,4 +1,4 @@
-"""What most whole studies of tests begin with, made once for all tests of a process.
+"""What most whole studies of tests begin with, made once for all tests, also of several processes.
 
 The data are those of every study of `small_study`; the tables of Prefect's database take ten seconds
 to make.
@@ -6,10 +6,16 @@ to make.
 
 from __future__ import annotations
 
+import atexit
+import fcntl
+import os
 import shutil
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir, mkdtemp
+from typing import IO
 
 from dreamer_study.flows.commands.run_here import environment
 from dreamer_study.flows.plan.study_plan import Plan
@@ -19,8 +25,6 @@ from dreamer_study.flows.running.curation import prepare_data
 from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.loading import load_study
 from tests.flows.small_study import small_study
-
-_folder = TemporaryDirectory(prefix="prepared-")  # removed when the process ends
 
 
 def with_data(root: Path) -> Path:
@@ -44,16 +48,54 @@ def with_both(root: Path) -> Path:
 
 @cache
 def _store() -> Path:
-    folder = Path(_folder.name)
+    return _made_once("data", _make_data) / "root" / "store"
+
+
+def _make_data(folder: Path) -> None:
     plan = Plan(load_study(small_study(folder), root=folder / "root"))
     prepare_data(plan, Steps())
     measure_ceilings(plan, Steps(), own=False, trust_code=False)
-    return plan.study.store_folder
+    assert plan.study.store_folder == folder / "root" / "store"
 
 
 @cache
 def _home() -> Path:
-    home = Path(_folder.name) / "prefect"
+    return _made_once("prefect", _make_database)
+
+
+def _make_database(home: Path) -> None:
     with environment({"PREFECT_HOME": str(home)}), own_server() as (server, address):
         await_server(server, address)
-    return home
+
+
+@cache
+def _folder() -> Path:
+    """The folder of what is made: one for all processes of xdist, of which the last one removes
+    it."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    folder = Path(gettempdir()) / f"prepared-{run}" if run else Path(mkdtemp(prefix="prepared-"))
+    folder.mkdir(exist_ok=True)
+    # All users share this lock, and the system frees that of a process that is killed.
+    users = (folder / "users.lock").open("w")
+    fcntl.flock(users, fcntl.LOCK_SH)
+    atexit.register(_remove_unused, folder, users)
+    return folder
+
+
+def _remove_unused(folder: Path, users: IO[str]) -> None:
+    with users, suppress(BlockingIOError):
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _made_once(name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that the first process makes, while others wait for it."""
+    made = _folder() / name
+    with (_folder() / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            # one that was not finished, as by a test that is interrupted, is not used
+            unfinished = Path(mkdtemp(dir=_folder()))
+            make(unfinished)
+            unfinished.rename(made)
+    return made
