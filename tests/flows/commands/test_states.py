@@ -199,7 +199,7 @@ def test_failures_are_named(study: Study) -> None:
 def test_a_real_study_runs_is_killed_and_ends(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = small_study(tmp_path, tokens=300_000, save_every_seconds=1)
+    path = small_study(tmp_path, tokens=100_000, save_every_seconds=1)
     study, training = load_study(path, root=with_data(tmp_path / "root")), []
     first = start(path, tmp_path / "root", tmp_path / "log", "--plain")
 
