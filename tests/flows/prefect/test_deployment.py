@@ -24,6 +24,7 @@ from dreamer_study.flows.prefect.report_links import report_text, serving_report
 from dreamer_study.flows.prefect.server import await_server, own_server
 from dreamer_study.flows.study.loading import load_changed, load_study, presets
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.sql.results import query
 from tests.faults.processes import PREFECT, ask, started_for, trains
 from tests.faults.processes import environment as clean_environment
 from tests.flows.prepared import with_data, with_database
@@ -201,12 +202,14 @@ def test_studies_of_two_deployments_run_one_after_the_other_and_a_failed_one_is_
     told = {**environment, "NOTIFY_URL": webhook.address}
     subprocess.run([sys.executable, "-c", snippet], env=told, cwd=PROJECT, check=True, timeout=120)
     study = small_study(tmp_path)
-    changes = {"root": str(tmp_path / "run"), "training.tokens": 4000}
+    changes = {"root": str(with_data(tmp_path / "run")), "training.tokens": 4000}
     parameters = json.dumps({"study": str(study), "overrides": changes})
-    started = prefect(environment, "deployment", "run", "full-study", "--params", parameters)
+    until_evaluated = json.dumps({"study": str(study), "overrides": changes, "until": "evaluate"})
+    started = prefect(environment, "deployment", "run", "full-study", "--params", until_evaluated)
     assert started.returncode == 0, started.stdout + started.stderr
     nowhere = {"study": str(tmp_path / "nowhere.yaml")}
-    started = prefect(environment, "deployment", "run", "demo", "--params", json.dumps(nowhere))
+    nowhere = json.dumps(nowhere)
+    started = prefect(environment, "deployment", "run", "full-study/demo", "--params", nowhere)
     assert started.returncode == 0, started.stdout + started.stderr
     until(lambda: webhook.posted, log=worker)
     (text,) = [posted["text"] for posted in webhook.posted]
@@ -224,8 +227,7 @@ def test_studies_of_two_deployments_run_one_after_the_other_and_a_failed_one_is_
     assert ran.study_id == load_study(study, changes=changes).study_id
     assert ran.training.tokens == 4000
     page = ran.report
-    page.unlink()
-    parameters = json.dumps({"study": str(study), "overrides": changes})
+    assert not page.exists()
     started = prefect(environment, "deployment", "run", "report", "--params", parameters, "--watch")
     assert started.returncode == 0, started.stdout + started.stderr
     assert page.exists()
@@ -237,7 +239,7 @@ def test_a_killed_worker_ends_no_study(
 ) -> None:
     study = small_study(tmp_path, tokens=60_000, save_every_seconds=0)
     root = with_data(tmp_path / "run")
-    parameters = json.dumps({"study": str(study), "root": str(root)})
+    parameters = json.dumps({"study": str(study), "root": str(root), "until": "train"})
     started = prefect(environment, "deployment", "run", "full-study", "--params", parameters)
     assert started.returncode == 0, started.stdout + started.stderr
     until(lambda: trains(root), log=worker)
@@ -247,4 +249,4 @@ def test_a_killed_worker_ends_no_study(
     until(lambda: flow_runs(environment)[-1]["state_type"] in ended, log=worker, pause=2)
     state = flow_runs(environment)[-1]["state"]
     assert state["type"] == "COMPLETED", state["message"]
-    assert (root / "report" / "index.html").exists()
+    assert query(root / "results.duckdb", "select count(*) as n from steps")["n"][0] > 0

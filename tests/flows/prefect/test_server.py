@@ -51,6 +51,7 @@ from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import InputError
 from tests.faults.processes import refuses_strangers
+from tests.flows.prepared import with_database
 from tests.flows.small_study import PROJECT, TINY
 
 
@@ -121,7 +122,8 @@ def test_lost_runs_that_cannot_be_found_are_one_line(
 
 @pytest.mark.slow
 def test_the_server_of_a_run_answers_nobody_without_the_secret(tmp_path: Path) -> None:
-    with environment({"PREFECT_HOME": str(tmp_path)}), own_server() as (server, address):
+    home = with_database(tmp_path / "home")
+    with environment({"PREFECT_HOME": str(home)}), own_server() as (server, address):
         await_server(server, address)
         refuses_strangers(address)
         file = secret_file_of(address)
