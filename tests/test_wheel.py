@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 import dreamer_study
+from dreamer_study.sql.results import query
 from tests.docs.test_your_own import FILES, STUDIES
 from tests.flows.small_study import PROJECT, small_study
 from tests.one_name import FOLDERS, NAME
@@ -183,21 +184,40 @@ def crowded(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("study", STUDIES)
-def test_an_installed_study_takes_no_module_of_its_folder(
-    dreamer: Path, crowded: Path, study: str
-) -> None:
+def test_an_installed_study_takes_no_module_of_its_folder(dreamer: Path, crowded: Path) -> None:
+    """Each study of the page until all that is special in it was read: data of the user are
+    prepared, benchmarks of the user evaluated, and the recipe searches and trains."""
     lines(crowded / "mirror" / "openai" / "gsm8k" / "main" / "train.jsonl", ASKED)
     lines(crowded / "mirror" / "me" / "my-chats" / "default" / "train.jsonl", CHATS)
     for name, text in FILES.items():
         (crowded / name).parent.mkdir(parents=True, exist_ok=True)
         (crowded / name).write_text(text, encoding="utf-8")
-    output(crowded, dreamer, "run", study, "--mirror", "mirror", "--plain")
-    assert (crowded / "runs" / Path(study).stem / "report" / "index.html").exists()
+    for study, stage in zip(STUDIES, ("prepare", "evaluate", "train"), strict=True):
+        if stage != "prepare":
+            make_short(crowded / study)
+        command = ("run", study, "--mirror", "mirror", "--plain", "--until", stage)
+        output(crowded, dreamer, *command)
+    results = crowded / "runs" / "my-benchmarks" / "results.duckdb"
+    asked = query(results, "select distinct task from evaluations")["task"]
+    assert {"capitals", "sums"} <= set(asked)
+    assert list(crowded.glob("runs/my-recipe/store/runs/DR-decayed-2-s1-*/checkpoints/*"))
+
+
+def make_short(path: Path) -> None:
+    """Let a study of the page train a few steps, in one process."""
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    short = {"tokens": 3000, "checkpoints": 1}
+    content["training"] |= short
+    if "tune" in content["training"]:
+        content["training"] |= {"seeds": [0]}
+        content["training"]["tune"]["tokens"] = 2000
+    content["workers"] = 1
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_a_study_imports_the_package_model_of_its_user(dreamer: Path, crowded: Path) -> None:
+    """To its report, beside files with the names of our folders."""
     (crowded / "model.py").unlink()
     (crowded / "model").mkdir()
     (crowded / "model" / "__init__.py").write_text("")
@@ -206,8 +226,11 @@ def test_a_study_imports_the_package_model_of_its_user(dreamer: Path, crowded: P
     study = small_study(crowded)
     content = yaml.safe_load(study.read_text())
     content["models"]["variants"] = ["LA", OWN_VARIANT]
+    content["workers"] = 1
     study.write_text(yaml.safe_dump(content))
     output(crowded, dreamer, "run", study, "--plain", "--trust-code")
+    (report,) = crowded.glob("runs/*/report/index.html")
+    assert "<title>" in report.read_text(encoding="utf-8")
     question = "select distinct variant from token_accuracy order by variant"
     printed = output(crowded, dreamer, "sql", study, question)
     assert [name for name in ("Bigrams", "LA") if name in printed] == ["Bigrams", "LA"]
