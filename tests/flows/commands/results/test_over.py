@@ -296,14 +296,16 @@ def test_finished_studies_of_two_widths_are_compared(
     for width in (32, 48):
         folder = tmp_path / str(width)
         folder.mkdir()
-        path = small_study(folder, tokens=8000, checkpoints=4, seeds=[0, 1], screening=0)
+        path = small_study(folder, tokens=6000, checkpoints=3, seeds=[0, 1], screening=0)
         content = yaml.safe_load(path.read_text())
         content |= {"name": f"width-{width}", "store": str(tmp_path / "store")}
         content["models"]["variants"] = ["LA", "DR"]
         content["models"]["dreamer"] |= {"hidden_size": width, "query_heads": width // 16}
         content["evaluation"]["bootstrap_replicates"] = 50
+        content["workers"] = 1  # each further process imports torch anew
         path.write_text(yaml.safe_dump(content))
-        assert main(["run", str(path), "--root", str(folder / "run"), "--plain"]) == 0
+        command = ["run", str(path), "--root", str(folder / "run"), "--plain"]
+        assert main([*command, "--until", "evaluate"]) == 0
         files.append(folder / "run")
     found = document(capsys, *files, "--over", "hidden_size")
     by_size = {row["size"]: row["flops_per_token"] for row in found["ratios"]}
