@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dreamer_study.flows.commands.cli import main
 from dreamer_study.model.evaluation.benchmark_rows import score_tasks
 from dreamer_study.model.evaluation.language_model import load_language_model
 from dreamer_study.model.evaluation.metrics import tables
@@ -69,64 +70,97 @@ def environment(home: Path) -> dict[str, str]:
     return {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(home), "OMP_NUM_THREADS": "1"}
 
 
+def task_files(folder: Path) -> tuple[Path, list[Path]]:
+    """Write the items of all tasks, and a file for each task; return the place of both."""
+    rows = [{"question": f"Sides of shape {n}?", "answer": str(n), "number": n} for n in range(12)]
+    place = write_data(folder / "data", "default", test=rows)
+    files = []
+    for name, definition in TASKS.items():
+        files.append(folder / f"{name}.yaml")
+        files[-1].write_text(f"task: {name}\ndataset_path: {place}\n{COMMON}{definition}")
+    return place, files
+
+
+def command_line(model_arguments: str, files: list[Path], output: Path) -> list[str]:
+    """The arguments of lm-eval for a saved model."""
+    model = ["--model", "dreamer", "--model_args", model_arguments]
+    return [*model, "--tasks", *map(str, files), "--output_path", str(output / "out.json")]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("depth", "weights"), [(None, "averaged"), (2, "raw")])
 def test_the_plain_command_gives_the_numbers_of_a_study(
-    study: Path, tmp_path: Path, depth: int | None, weights: str
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From a shell, anywhere, naming nothing but the model's folder: every metric, to all digits.
 
-    Without `--device` lm-eval asks for `cuda:0`, also where no CUDA device is there.
+    Then raw weights at another depth, in this process, which has imported lm-eval already. Without
+    `--device` lm-eval asks for `cuda:0`, also where no CUDA device is there.
     """
+    from dreamer_study.model.evaluation.lm_eval_definitions import tune_libraries
+
+    model = study / "runs/run/checkpoints/000000000001000"
+    place, files = task_files(tmp_path)
+    shell, here = tmp_path / "shell", tmp_path / "here"
+    shell.mkdir()
+    done = subprocess.run(
+        [*COMMAND, *command_line(f"path={model}", files, shell)],
+        capture_output=True, text=True, env=environment(tmp_path / "home"), cwd=shell, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert_same(shell, scores_here(study, place, files, None, "averaged"))
+
+    tune_libraries()
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "argv", sys.argv)  # which the command replaces
+    arguments = command_line(f"path={model},depth=2,weights=raw", files, here)
+    assert main(["lm-eval", *arguments]) == 0
+    assert_same(here, scores_here(study, place, files, 2, "raw"))
+
+
+def scores_here(
+    study: Path, place: Path, files: list[Path], depth: int | None, weights: str
+) -> dict[tuple[str, str], float]:
+    """The scores of a model as a study computes them, by task and metric."""
     from dreamer_study.model.evaluation.lm_eval_definitions import tune_libraries
     from dreamer_study.model.evaluation.lm_eval_tasks import LmEvalTask
 
-    model = study / "runs/run/checkpoints/000000000001000"
-    rows = [{"question": f"Sides of shape {n}?", "answer": str(n), "number": n} for n in range(12)]
-    place = write_data(tmp_path / "data", "default", test=rows)
-    files = []
-    for name, definition in TASKS.items():
-        files.append(tmp_path / f"{name}.yaml")
-        files[-1].write_text(f"task: {name}\ndataset_path: {place}\n{COMMON}{definition}")
-    arguments = f"path={model}" + (f",depth={depth},weights={weights}" if depth else "")
-    command = [*COMMAND, "--model", "dreamer", "--model_args", arguments, "--tasks", *files]
-    done = subprocess.run(
-        [*command, "--output_path", tmp_path / "out.json"],
-        capture_output=True, text=True, env=environment(tmp_path / "home"), cwd=tmp_path, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    (written,) = tmp_path.glob("out*.json")
-    theirs = json.loads(written.read_text())["results"]
-
     tune_libraries()
+    model = study / "runs/run/checkpoints/000000000001000"
     text_model = load_language_model(model, study / "tokenizer", "cpu", weights)
     text_model.depth = depth
     specifications = [
         {"benchmark": path.stem, "task": path.stem, "dataset_path": str(place), "yaml": str(path)}
         for path in files
     ]
-    tasks = [LmEvalTask(specification, cache=tmp_path) for specification in specifications]
+    cache = place.parent / "own-cache"
+    tasks = [LmEvalTask(specification, cache=cache) for specification in specifications]
     found = tables("run", 1000, score_tasks(text_model, tasks))["evaluations"].to_pylist()
     own = ("token_perplexity", "gold_bits_per_byte")  # which lm-eval does not have
     ours = {(row["task"], row["metric"]): row["value"] for row in found if row["metric"] not in own}
     assert set(ours) == {
         ("written", "exact_match"), ("chosen", "acc"), ("chosen", "acc_norm"), ("read", "word_perplexity"),
     }  # fmt: skip
+    return ours
+
+
+def assert_same(folder: Path, ours: dict[tuple[str, str], float]) -> None:
+    """Compare what lm-eval has written to a folder with the scores of a study."""
+    (written,) = folder.glob("out*.json")
+    theirs = json.loads(written.read_text())["results"]
     for (task, metric), value in ours.items():
         assert value == pytest.approx(theirs[task][f"{metric},none"], rel=1e-9)
 
 
 @pytest.mark.slow
-def test_all_arguments_are_lm_evals_own(tmp_path: Path) -> None:
+def test_all_arguments_are_lm_evals_own(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its help, too, and what looks like options of ours."""
-    done = subprocess.run(
-        [*COMMAND, "--help", "--version"],
-        capture_output=True,
-        text=True,
-        env=environment(tmp_path),
-        check=True,
-    )
-    assert done.stdout.startswith("usage: lm-eval")
+    monkeypatch.setattr(sys, "argv", sys.argv)  # which the command replaces
+    with pytest.raises(SystemExit) as ended:
+        main(["lm-eval", "--help", "--version"])
+    assert not ended.value.code
+    assert capsys.readouterr().out.startswith("usage: lm-eval")
 
 
 def test_a_models_tokenizer_is_found(study: Path, tmp_path: Path) -> None:
