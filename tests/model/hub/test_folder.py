@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,31 +24,37 @@ from dreamer_study.model.evaluation.tokenizer import load_tokenizer
 from dreamer_study.model.hub.folder import write_folder
 from dreamer_study.model.module_config import ModuleConfig
 from dreamer_study.pipeline.errors import InputError
-from tests.model.tiny_network import DR_DA, FORMS, LA, LATE, VARIANTS, build
+from tests.model.tiny_network import FORMS, LATE, VARIANTS, build
 
 pytest.importorskip("transformers")
 
 VOCABULARY = 50
 ROW = 32
+PROMPT = [3, 1, 4]
+OF_TRANSFORMERS = {
+    "llama": {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2},
+    "gpt2": {"n_embd": 16, "n_layer": 2, "n_head": 2},
+}
 ALONE = """
 import json, sys
 sys.modules["dreamer_study"] = None
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
-folder, text = sys.argv[1:]
-model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
-tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
-both = tokenizer([text, text + " w5 w6 w7"], return_tensors="pt", padding=True)
-rows = torch.arange(2 * 20).view(2, 20) * 7 % 50
-one = tokenizer(text, return_tensors="pt")
-with torch.no_grad():
-    print(json.dumps({
-        "tokens": tokenizer.encode(text),
-        "logits": model(rows).logits.tolist(),
-        "padded": model(**both).logits[0, -1].tolist(),
-        "alone": model(**one).logits[0, -1].tolist(),
-        "written": model.generate(**one, max_new_tokens=12, do_sample=False)[0].tolist(),
-    }))
+text, *folders = sys.argv[1:]
+for folder in folders:
+    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+    both = tokenizer([text, text + " w5 w6 w7"], return_tensors="pt", padding=True)
+    rows = torch.arange(2 * 20).view(2, 20) * 7 % 50
+    one = tokenizer(text, return_tensors="pt")
+    with torch.no_grad():
+        print("FOUND", json.dumps({
+            "tokens": tokenizer.encode(text),
+            "logits": model(rows).logits.tolist(),
+            "padded": model(**both).logits[0, -1].tolist(),
+            "alone": model(**one).logits[0, -1].tolist(),
+            "written": model.generate(**one, max_new_tokens=12, do_sample=False)[0].tolist(),
+        }))
 """
 OWN = """
 import torch
@@ -135,35 +142,47 @@ def end_for(network: Network, prompt: list[int]) -> int:
     )
 
 
-def check_alone(network: Network, folder: Path, code: Path | None = None) -> None:
-    """Write a folder, and compare what another process reads from there."""
+def export(network: Network, folder: Path, code: Path | None = None) -> Path:
+    """Write a folder for transformers, with a tokenizer in whose end mark the network ends."""
     network.eval()
-    prompt = [3, 1, 4]
-    end = end_for(network, prompt)
-    tokenizer = tokenizer_folder(folder / "tokenizer", end)
+    tokenizer = tokenizer_folder(folder / "tokenizer", end_for(network, PROMPT))
     network.tokenizer = load_tokenizer(tokenizer)
     exported = folder / "exported"
     exported.mkdir()
     write_folder(exported, network, tokenizer, code)
+    return exported
+
+
+def read_alone(folders: list[Path], place: Path) -> list[dict[str, Any]]:
+    """Return what another process, which cannot import this project, reads from exported folders.
+
+    One process reads all, as it imports torch and transformers once.
+    """
     done = subprocess.run(
-        [sys.executable, "-I", "-c", ALONE, str(exported), "w3 w1 w4"],
-        env={"PATH": os.defpath, "HF_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1"},
-        cwd=folder,
+        [sys.executable, "-I", "-c", ALONE, "w3 w1 w4", *map(str, folders)],
+        env={"PATH": os.defpath, "HF_HOME": str(place / "home"), "HF_HUB_OFFLINE": "1"},
+        cwd=place,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+    return [json.loads(line.removeprefix("FOUND ")) for line in lines]
+
+
+def check_same(network: Network, exported: Path, found: dict[str, Any]) -> None:
+    """Compare what another process has read from a folder with the network here."""
+    end = network.tokenizer.end_token
     rows = torch.arange(2 * 20).view(2, 20) * 7 % VOCABULARY
     with torch.no_grad(), ops.engine("torch"):
         logits = network(rows)
     scale = float(logits.abs().max())
     assert float((torch.tensor(found["logits"]) - logits).abs().max()) < 1e-6 * max(1.0, scale)
-    assert found["tokens"] == prompt, "a text is encoded as in training, without marks"
+    assert found["tokens"] == PROMPT, "a text is encoded as in training, without marks"
     if list(exported.glob("*.py")):  # models of transformers have rules of their own
         assert found["padded"] == pytest.approx(found["alone"], abs=1e-5 * scale)
-    here = generate(network, [prompt], max_new_tokens=12, end_token=end)[0]
-    assert found["written"] == [*prompt, *here, end][: len(prompt) + 12]
+    here = generate(network, [PROMPT], max_new_tokens=12, end_token=end)[0]
+    assert found["written"] == [*PROMPT, *here, end][: len(PROMPT) + 12]
     assert found["written"][-1] == end, "the case is one in which the model ends"
 
 
@@ -195,43 +214,44 @@ def test_the_exported_network_computes_the_mathematics_of_dreamer(config, change
         torch.testing.assert_close(exported(tokens), model(tokens), rtol=0, atol=1e-12)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "config", [LA, DR_DA, FORMS["DR+DA+own+pool"]], ids=["LA", "DR+DA", "DR+DA+own+pool"]
-)
-def test_an_exported_dreamer_loads_without_this_project(config, tmp_path: Path) -> None:
-    check_alone(build(config, torch.float32), tmp_path)
-
-
-@pytest.mark.slow
-def test_an_exported_class_loads_with_its_helpers_and_tables(tmp_path: Path) -> None:
-    code = tmp_path / "code"
+def own_class(folder: Path) -> Network:
+    """A class with a helper, a table that is no weight, and one tensor in two places."""
+    code = folder / "code"
     (code / "lib").mkdir(parents=True)
     (code / "own.py").write_text(OWN)
     (code / "lib" / "parts.py").write_text(PARTS)
     files = digests(code, ["own.py"])
     config = described("own.py:Tied", {"hidden_size": 8}, files)
     torch.manual_seed(0)
-    check_alone(build_network(config, code=code, trust_code=True), tmp_path, code)
+    return build_network(config, code=code, trust_code=True)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "sizes"),
-    [
-        ("llama", {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}),
-        ("gpt2", {"n_embd": 16, "n_layer": 2, "n_head": 2}),
-    ],
-)
-def test_a_model_of_transformers_is_written_as_it_is(kind, sizes, tmp_path: Path) -> None:
+def of_transformers(kind: str, sizes: dict[str, int]) -> Network:
     config = described(f"transformers:{kind}", sizes)
     torch.manual_seed(0)
     network = build_network(config)
     with torch.no_grad():
         for parameter in network.parameters():  # away from logits that are all alike
             parameter.add_(torch.randn_like(parameter) * 0.2)
-    check_alone(network, tmp_path)
-    assert not list((tmp_path / "exported").glob("*.py"))
+    return network
+
+
+@pytest.mark.slow
+def test_exported_models_load_without_this_project(tmp_path: Path) -> None:
+    """A Dreamer of every part, a class with its helpers, and models of transformers as they are."""
+    networks = {"dreamer": build(FORMS["DR+DA+own+pool"], torch.float32)}
+    networks["own class"] = own_class(tmp_path)
+    networks |= {kind: of_transformers(kind, sizes) for kind, sizes in OF_TRANSFORMERS.items()}
+    exported = []
+    for name, network in networks.items():
+        (tmp_path / name).mkdir()
+        code = tmp_path / "code" if name == "own class" else None
+        exported.append(export(network, tmp_path / name, code))
+    read = read_alone(exported, tmp_path)
+    for network, folder, found in zip(networks.values(), exported, read, strict=True):
+        check_same(network, folder, found)
+    with_code = [folder.parent.name for folder in exported if list(folder.glob("*.py"))]
+    assert with_code == ["dreamer", "own class"]
 
 
 @pytest.mark.slow
