@@ -20,6 +20,7 @@ from dreamer_study import InputError, Note, Progress, Study
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.jobs import Failed
 from dreamer_study.flows.study.loading import load_study
+from tests.flows.prepared import with_data
 from tests.flows.small_study import TINY, small_study
 
 
@@ -153,6 +154,7 @@ def test_bad_input_is_an_error_of_python(values: dict[str, Any], tmp_path: Path)
 def test_a_study_is_run_and_its_model_is_loaded(
     values: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    with_data(tmp_path / "run")
     events: list[object] = []
     found = dreamer_study.run(values, root=tmp_path / "run", on_event=events.append)
     assert "There is no answer" in found.answer
@@ -183,6 +185,7 @@ def test_a_study_is_run_and_its_model_is_loaded(
 def test_a_study_is_shown_in_prefect_where_that_is_asked_for(
     values: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    with_data(tmp_path / "run")
     events: list[object] = []
     dreamer_study.run(
         values, root=tmp_path / "run", until="prepare", prefect=True, on_event=events.append
