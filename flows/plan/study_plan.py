@@ -77,7 +77,8 @@ class Plan(PlannedEvaluations):
         self._runs_by_model: list[list[Run]] = []  # empty until learning rates are decided
         self._chosen_rates: list[dict[str, Any]] = []
         self._trials: dict[tuple[Any, ...], Run] = {}  # runs of the search that were described
-        self._losses: dict[Path, float | None] = {}  # of the search, by the folder of an evaluation
+        self._measured: set[str] = set()  # runs of the search that are trained and evaluated
+        self._losses: dict[str, float | None] = {}  # of these runs, once each was read
         self._asked: set[Path] = set()  # the decisions on which the plan depends, made or not
 
     # --- models ---
@@ -365,10 +366,19 @@ class Plan(PlannedEvaluations):
 
     def search_ended(self, runs: Sequence[Run]) -> bool:
         """Check that each of these runs of the search has failed, or is trained and evaluated."""
-        return all(run.failure or self._is_measured(run) for run in runs)
+        return all(self.is_measured(run) or run.failure for run in runs)
 
-    def _is_measured(self, run: Run) -> bool:
-        return run.done and all(evaluation.done for evaluation in self.evaluations(run))
+    def is_measured(self, run: Run) -> bool:
+        """Check that a run of the search is trained and evaluated, which it stays.
+
+        A search is asked after each of its jobs, so a run that is measured is not looked at again.
+        """
+        if run.run_id in self._measured:
+            return True
+        if not run.done or not all(evaluation.done for evaluation in self.evaluations(run)):
+            return False
+        self._measured.add(run.run_id)
+        return True
 
     def searched(self, runs: Sequence[Run]) -> list[dict[str, Any]]:
         """Make the rows of a search for these runs, before settings are chosen."""
@@ -389,15 +399,16 @@ class Plan(PlannedEvaluations):
         """Read the loss of a run of the search on the tuning split; None without one."""
         if run.failure:
             return None
+        if run.run_id in self._losses:
+            return self._losses[run.run_id]
         folders = [evaluation.folder for evaluation in self.evaluations(run) if evaluation.done]
         if not folders:
             return None
-        if folders[0] not in self._losses:
-            check(folders[0])
-            rows = pq.read_table(folders[0] / "evaluations.parquet").to_pylist()
-            losses = [row["value"] for row in rows if row["metric"] == "bits_per_byte"]
-            self._losses[folders[0]] = losses[0] if losses else None
-        return self._losses[folders[0]]
+        check(folders[0])
+        rows = pq.read_table(folders[0] / "evaluations.parquet").to_pylist()
+        losses = [row["value"] for row in rows if row["metric"] == "bits_per_byte"]
+        self._losses[run.run_id] = losses[0] if losses else None
+        return self._losses[run.run_id]
 
     @property
     def rates_decision(self) -> Path:

@@ -189,6 +189,8 @@ def work_left(plan: Plan, options: Options, gpus: Sequence[int]) -> Iterator[tup
     runs = plan.tuning_runs or plan.runs
     ranks_of = _ranks(plan, runs, gpus)
     for run in runs:
+        if run.status == "tuning" and plan.is_measured(run):
+            continue
         # a seed that failed in its race, not one that was damaged and removed since
         has_lost = run.status == "screened" and not run.done and not run.is_gone
         if run.failure or has_lost:
