@@ -33,6 +33,7 @@ from tests.reports.small_results import (
     study,
 )
 
+pytestmark = pytest.mark.usefixtures("light_reports")
 SCHEMA = json.loads(Path(__file__).with_name("eval.schema.json").read_text())
 PLACE = re.compile(r"data/tiny/me/tiny-LA-2-s0-\w+/\w{8}-\w{4}-4\w{3}-[89ab]\w{3}-\w{12}\.json")
 MINE = {"name": "mine", "repository": "me/mine", "yaml": "tasks/mine.yaml", "metric": "exact_match"}
