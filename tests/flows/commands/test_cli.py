@@ -453,7 +453,11 @@ def test_bytes_of_data_grow_with_the_documents_and_their_signatures(tmp_path: Pa
 def study(root: Path, per_gpu: int = 1, **training: object) -> Study:
     recipe = {"tokens": 1000, "checkpoints": 2, "warmup_steps": 1, "seeds": [0, 1], **training}
     return tiny(
-        root, training=recipe, evaluation={"depths": [1, 2, 4]}, compute={"per_gpu": per_gpu}
+        root,
+        training=recipe,
+        evaluation={"depths": [1, 2, 4]},
+        compute={"per_gpu": per_gpu},
+        workers=None,  # as many as there are devices
     )
 
 
