@@ -24,13 +24,6 @@ CONTENT = """
 """
 
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the cache in a home that is new."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "dreamer-study"
-
-
 def content(path: Path) -> list[tuple]:
     """Make or open a results file; return its definitions with their comments.
 
@@ -42,29 +35,42 @@ def content(path: Path) -> list[tuple]:
         return connection.execute(CONTENT).fetchall()
 
 
-@pytest.fixture
-def without_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
+@pytest.fixture(scope="module")
+def without_cache(tmp_path_factory: pytest.TempPathFactory) -> list[tuple]:
     """The content of a file that was made where there is no cache."""
-    with monkeypatch.context() as patch:
-        (tmp_path / "file").touch()
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-        return content(tmp_path / "alone.duckdb")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", os.devnull)
+        return content(tmp_path_factory.mktemp("alone") / "alone.duckdb")
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file that the first study puts into a cache."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+        connect(home / "first.duckdb").close()
+    (kept,) = (home / "cache" / "dreamer-study").iterdir()
+    return kept
+
+
+@pytest.fixture
+def kept(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of this file in a cache of this test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "cache" / "dreamer-study"
+    folder.mkdir(mode=0o700, parents=True)
+    return Path(shutil.copy(filled, folder))
 
 
 def test_copies_are_the_file_that_is_made_without_a_cache(
-    without_cache: list[tuple], cache: Path, tmp_path: Path
+    without_cache: list[tuple], kept: Path, tmp_path: Path
 ) -> None:
     assert len(without_cache) > 400
-    assert content(tmp_path / "first.duckdb") == without_cache
-    (kept,) = cache.iterdir()
     before = kept.stat()
-    assert content(tmp_path / "second.duckdb") == without_cache
+    assert content(tmp_path / "study.duckdb") == without_cache
     assert kept.stat().st_mtime_ns == before.st_mtime_ns
-    assert sorted(path.name for path in tmp_path.glob("*.duckdb")) == [
-        "alone.duckdb",
-        "first.duckdb",
-        "second.duckdb",
-    ], "no copy of another name is left"
+    assert len(list(tmp_path.glob("*study.duckdb*"))) == 1, "no copy of another name is left"
 
 
 def write_garbage(kept: Path) -> None:
@@ -83,29 +89,25 @@ def write_other_tables(kept: Path) -> None:
 
 @pytest.mark.parametrize("damage", [write_garbage, cut, write_other_tables])
 def test_a_damaged_file_in_the_cache_is_not_used_and_made_again(
-    damage, without_cache: list[tuple], cache: Path, tmp_path: Path
+    damage, without_cache: list[tuple], kept: Path, tmp_path: Path
 ) -> None:
-    content(tmp_path / "first.duckdb")
-    (kept,) = cache.iterdir()
     damage(kept)
-    assert content(tmp_path / "second.duckdb") == without_cache
-    assert content(tmp_path / "third.duckdb") == without_cache
-    content(shutil.copy(kept, tmp_path / "fourth.duckdb"))
+    assert content(tmp_path / "first.duckdb") == without_cache
+    connect(tmp_path / "second.duckdb").close()
+    assert content(shutil.copy(kept, tmp_path / "third.duckdb")) == without_cache
 
 
 def test_a_cache_that_others_can_write_is_not_used(
-    without_cache: list[tuple], cache: Path, tmp_path: Path
+    without_cache: list[tuple], kept: Path, tmp_path: Path
 ) -> None:
-    content(tmp_path / "first.duckdb")
-    (kept,) = cache.iterdir()
     with connect(kept) as connection:  # as somebody else may have changed the file
         connection.execute("create or replace view main.token_ratios as select 1 as ratio")
-    cache.chmod(0o777)
+    kept.parent.chmod(0o777)
     assert content(tmp_path / "second.duckdb") == without_cache
 
 
 def test_a_disk_without_hard_links_is_enough(
-    without_cache: list[tuple], cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    without_cache: list[tuple], kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError("no hard links here")
@@ -116,7 +118,7 @@ def test_a_disk_without_hard_links_is_enough(
 
 
 def test_a_file_that_another_process_makes_meanwhile_is_kept(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "study.duckdb"
     link = os.link

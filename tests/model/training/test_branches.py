@@ -102,7 +102,7 @@ def test_a_branch_is_to_the_bit_a_run_that_was_planned_to_decay_there(root, fres
         assert rates == sorted(rates, reverse=True)
 
 
-@pytest.mark.parametrize("steps", [1, 7])
+@pytest.mark.parametrize("steps", [3, 7])
 def test_a_run_that_stops_again_and_again_also_within_branches_is_the_same(root, fresh, steps):
     folder = fresh(branches=SHARE)
     unfinished = set()
