@@ -10,14 +10,14 @@ demo: $(READY)
 	$(BIN)/dreamer run demo
 
 # Tests wait for other processes a third of their time, so there is a process more than there are cores.
-# Each takes whole files, whose tests share what they have made.
+# Each takes whole files, whose tests share what they have made, in their order: short tests come last.
 processes = $$($(BIN)/python -c 'import os; print(min($(1), os.cpu_count() + 1))')
 
 test: $(READY)
-	$(BIN)/pytest -m "not slow" -n $(call processes,8) --dist loadfile --durations 15
+	$(BIN)/pytest -m "not slow" -n $(call processes,8) --dist loadfile --no-loadscope-reorder --durations 15
 
 test-slow: $(READY)
-	$(BIN)/pytest -m slow -n $(call processes,4) --dist loadfile --durations 40
+	$(BIN)/pytest -m slow -n $(call processes,4) --dist loadfile --no-loadscope-reorder --durations 40
 
 up: $(READY)
 	$(BIN)/python -m dreamer_study.flows.commands.make_up --limit "$(LIMIT)"

@@ -92,16 +92,22 @@ def test_a_study_goes_from_its_data_to_its_report_and_nothing_is_done_twice(
     assert again.submitted == []
 
 
-DAMAGES: dict[str, Callable[[Study], object]] = {
+Damages = dict[str, Callable[[Study], object]]
+# Each is noticed alone; those of a group are repaired together.
+OF_ROWS: Damages = {
     "rows removed": lambda study: change(study, "delete from evaluations where tokens < 9000"),
     "a row changed": lambda study: change(
-        study, "update evaluations set value = 0.75 where tokens < 9000"
+        study, "update evaluations set value = 0.75 where tokens > 9000"
     ),
     "a row added": lambda study: change(
         study, "insert into models by name select study_id, 'X' as model_id from studies"
     ),
     "a factor changed": lambda study: change(study, "update computed_ratios set ratio = 2"),
-    "an older file": lambda study: shutil.copy(study.folder / "older.duckdb", study.database),
+}
+OF_THE_FILE: Damages = {
+    "an older file": lambda study: shutil.copy(study.folder / "older.duckdb", study.database)
+}
+OF_THE_REPORT: Damages = {
     "report cut": lambda study: study.report.write_bytes(study.report.read_bytes()[:-100]),
     "figure removed": lambda study: next((study.report.parent / "figures").glob("*.svg")).unlink(),
     "older report": lambda study: (
@@ -117,7 +123,9 @@ def change(study: Study, statement: str) -> None:
 
 
 @pytest.mark.slow
-def test_results_and_reports_that_are_not_whole_are_made_whole(prepared: Planned) -> None:
+def test_results_and_reports_that_are_not_whole_are_made_whole(
+    prepared: Planned, tmp_path: Path
+) -> None:
     plan = prepared(models={"variants": ["LA", "DR"]})
     study = plan.study
     run(plan, JobsByHand(), Options(until="train"))
@@ -136,17 +144,32 @@ def test_results_and_reports_that_are_not_whole_are_made_whole(prepared: Planned
     wanted = {table: query(study.database, f"from {table} order by all") for table in tables}
     # as by `dreamer report`: the same report
     write_report(study.database, study.study_id, study.report.parent)
-    for damage, damaging in DAMAGES.items():
-        assert is_complete(plan), damage
-        damaging(study)
-        assert not is_complete(plan), damage
+    for damages in (OF_ROWS, OF_THE_FILE, OF_THE_REPORT):
+        assert is_complete(plan)
+        whole = tmp_path / "whole"
+        shutil.copytree(study.folder, whole)
+        for damage, damaging in damages.items():
+            damaging(study)
+            assert not is_complete(plan), damage
+            put_back(whole, study)
+        for damaging in damages.values():
+            damaging(study)
         run(Plan(study), jobs := JobsByHand(), Options())
         assert jobs.submitted == []
         for table in tables:
             # the study's row holds a time
             columns = "* exclude (digest)" if table == "ingested" else "*"
             found = query(study.database, f"select {columns} from {table} order by all")
-            assert found.equals(wanted[table][found.columns]), (damage, table)
+            assert found.equals(wanted[table][found.columns]), ([*damages], table)
+        shutil.rmtree(whole)
+    assert is_complete(plan)
+
+
+def put_back(whole: Path, study: Study) -> None:
+    """Put back the results and the report of a study as they were."""
+    shutil.copy(whole / study.database.name, study.database)
+    shutil.rmtree(study.report.parent)
+    shutil.copytree(whole / study.report.parent.name, study.report.parent)
 
 
 @pytest.mark.slow
