@@ -11,6 +11,7 @@ import pytest
 
 from dreamer_study.sql.export import export
 from tests.faults.processes import DREAMER, environment, plant
+from tests.flows.prepared import with_both
 from tests.flows.small_study import small_study
 
 PLANTED = {
@@ -36,11 +37,11 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 @pytest.mark.slow
 def test_no_planted_token_is_written_and_no_planted_code_runs(tmp_path: Path) -> None:
-    root, here = tmp_path / "run", tmp_path / "here"
+    root = with_both(tmp_path / "run")
+    here = tmp_path / "here"
     here.mkdir()
     study, hostile = small_study(here), plant(here)
-    (root / ".prefect").mkdir(parents=True)  # a folder that others may have filled
-    for name in ("prefect.toml", "logging.yml"):
+    for name in ("prefect.toml", "logging.yml"):  # a folder that others may have filled
         (root / ".prefect" / name).write_text((here / name).read_text())
     command = [DREAMER, "run", str(study), "--root", str(root)]
     ran = subprocess.run(command, cwd=here, env=environment(**PLANTED), capture_output=True)
