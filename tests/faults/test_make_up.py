@@ -54,6 +54,8 @@ class MakeUp:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "dreamer_study.flows.commands.make_up", "--limit", "2"]
+        # Tests that a shell has started in the background ignore Ctrl-C, and so would this process.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 command,
@@ -63,6 +65,7 @@ class MakeUp:
                 stderr=output,
                 start_new_session=True,
             )
+        signal.signal(signal.SIGINT, before)
 
     def until(self, condition: Callable[[], object], pause: float = 2) -> None:
         until(condition, self.process, self.log, pause)
