@@ -1,5 +1,5 @@
 # make demo and make test set up what is missing by themselves.
-.PHONY: setup demo test test-slow up lint docs clean
+.PHONY: setup demo test test-slow test-benchmarks up lint docs clean
 PYTHON ?= python3
 # studies that `make up` runs at once
 LIMIT ?= 1
@@ -16,8 +16,13 @@ processes = $$($(BIN)/python -c 'import os; print(min($(1), os.cpu_count() + 1))
 test: $(READY)
 	$(BIN)/pytest -m "not slow" -n $(call processes,8) --dist loadfile --no-loadscope-reorder --durations 15
 
+# The slow tests of the benchmarks have a command of their own: they are for changes of benchmarks/, and of
+# what benchmarks/gpu measures.
 test-slow: $(READY)
-	$(BIN)/pytest -m slow -n $(call processes,4) --dist loadfile --no-loadscope-reorder --durations 40
+	$(BIN)/pytest -m slow --ignore tests/benchmarks -n $(call processes,4) --dist loadfile --no-loadscope-reorder --durations 40
+
+test-benchmarks: $(READY)
+	$(BIN)/pytest -m slow tests/benchmarks -n $(call processes,4) --dist loadfile --durations 10
 
 up: $(READY)
 	$(BIN)/python -m dreamer_study.flows.commands.make_up --limit "$(LIMIT)"
