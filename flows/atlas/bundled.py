@@ -78,9 +78,8 @@ def results_file(world: str) -> Path:
     content = hashlib.blake2b(str(LAYOUT).encode(), digest_size=8)
     for file in files:
         content.update(file.read_bytes())
-    kept = (
-        user_cache() or _temporary_folder()
-    ) / f"atlas-{folder.name}-{content.hexdigest()}.duckdb"
+    keeping = user_cache() or _temporary_folder()
+    kept = keeping / f"atlas-{folder.name}-{content.hexdigest()}.duckdb"
     if not kept.exists():
         made = kept.with_name(f".{kept.name}.{uuid4().hex}")
         try:

@@ -112,7 +112,7 @@ def states(cluster: Cluster) -> set[Path]:
 def until_models_train(
     cluster: Cluster, command: subprocess.Popen[bytes], before: set[Path]
 ) -> None:
-    """Wait until a training has saved a state that was not there before, and goes on."""
+    """Wait until a training has saved a state that was not there before, and continues."""
     until(
         lambda: states(cluster) - before and trainers(cluster),
         command,
@@ -136,8 +136,8 @@ def jobs_end_within_seconds(
 def test_commands_workers_and_a_scheduler_that_die_change_no_row(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    """Each act starts the same command once more, which goes on where the last one was; both
-    workers do the work, and the rows are those of one machine."""
+    """Each act starts the same command once more, which continues where the last one was;
+    both workers do the work, and the rows are those of one machine."""
     # A worker dies in curation, whose work is done again; the command is stopped in training.
     command = run(cluster)
     until(
@@ -171,7 +171,7 @@ def test_commands_workers_and_a_scheduler_that_die_change_no_row(
     until(lambda: not trainers(cluster))
     cluster.start_scheduler_again()
 
-    # A worker dies in training, whose work is done again.
+    # A worker dies while a model trains, and another worker continues the training.
     before = states(cluster)
     command = run(cluster)
     until_models_train(cluster, command, before)

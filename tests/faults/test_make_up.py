@@ -216,7 +216,7 @@ def test_stopped_and_killed_make_up_starts_again_with_what_users_changed_and_stu
     serves(2)
     assert [settings(up, name) for name in names] == before
 
-    # Its server is killed while a study trains, and is started again; the study goes on.
+    # Its server is killed while a study trains, and is started again; the study continues.
     study = small_study(tmp_path, tokens=60_000, save_every_seconds=0)
     root = with_data(tmp_path / "run")
     run = up.begin(study, root, until="train")
@@ -263,7 +263,7 @@ def test_stopped_and_killed_make_up_starts_again_with_what_users_changed_and_stu
 
 
 def _flow(root: Path) -> int:
-    """The process that runs a study, by its lock."""
+    """Return the number of the process that runs a study, which the lock of the study names."""
     return int(holder(root / LOCK).split()[1])
 
 

@@ -149,8 +149,9 @@ def outlives_a_stopped_server(run: Run, server: int) -> None:
 
 
 def ends_well(run: Run, seconds: float) -> None:
-    """Check that a study whose Prefect server was lost has ended with status 0, so many seconds
-    after its work."""
+    """Check that a study whose Prefect server was lost has ended with status 0.
+
+    `seconds` passed between the end of its work and the end of the command."""
     said = run.ended()
     assert run.process.returncode == 0, said
     assert said.count("Prefect's server is lost") == 1
@@ -299,5 +300,5 @@ def task_runs(root: Path, kind: str = "") -> list[dict[str, Any]]:
 
 
 def shown(root: Path, kind: str) -> list[str]:
-    """The names of the states of the task runs of a study."""
+    """Return how Prefect names the states of a study's task runs."""
     return [run["state_name"] for run in task_runs(root, kind)]

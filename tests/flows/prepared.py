@@ -89,7 +89,7 @@ def _remove_unused(folder: Path, users: IO[str]) -> None:
 
 
 def _made_once(name: str, make: Callable[[Path], object]) -> Path:
-    """A folder that the first process makes, while others wait for it."""
+    """Return a folder that one process makes while the other processes wait."""
     made = _folder() / name
     with (_folder() / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

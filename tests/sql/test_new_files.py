@@ -132,3 +132,14 @@ def test_a_file_that_another_process_makes_meanwhile_is_kept(
     monkeypatch.setattr(os, "link", link_late)
     with connect(path) as connection:
         assert connection.execute("select study_id from studies").fetchall() == [("theirs",)]
+
+
+def test_a_user_without_a_home_has_files_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    connect(tmp_path / "study.duckdb").close()

@@ -37,7 +37,7 @@ def spaced(folder: Path, **changes: Any) -> Path:
 
 
 def run(folder: Path, root: Path, *options: str, until: str = "evaluate", **changes: Any) -> Plan:
-    """Run the study to its tables; nothing here looks at a report."""
+    """Run the study until its tables are computed: no test here reads a report."""
     path = spaced(folder, **changes)
     command = ["run", str(path), "--root", str(root), "--plain", "--until", until]
     assert main([*command, *options]) == 0
