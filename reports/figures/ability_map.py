@@ -15,7 +15,7 @@ from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.ratios import AT_LEAST, AT_MOST, label, ratio_axis, with_bounds
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
 from dreamer_study.reports.style.theme import LIGHT
-from dreamer_study.reports.text.names import ability_name, depth_name
+from dreamer_study.reports.text.names import ability_name, panel_name
 from dreamer_study.reports.text.numbers import counted
 from dreamer_study.sql.names import AVERAGE
 
@@ -99,7 +99,8 @@ def ability_map(rows: pd.DataFrame, marked: Collection[str] = ()) -> Figure | No
             f" {ability_name(tasks[1])}"
             for row in points.itertuples(False)
         )
-        panels.append(panel(depth_name(depth), f"{description}.", drawn, depth=depth))
+        title = panel_name(depth, rows["depth"])
+        panels.append(panel(title, f"{description}.", drawn, depth=depth))
     return figure(
         "ability-map",
         f"{ability_name(tasks[0])} against {ability_name(tasks[1])}",

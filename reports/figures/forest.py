@@ -17,7 +17,7 @@ from dreamer_study.reports.figures.ratios import (
 )
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
 from dreamer_study.reports.style.theme import LIGHT
-from dreamer_study.reports.text.names import ability_name, depth_name
+from dreamer_study.reports.text.names import ability_name, panel_name
 
 ROW = 18  # pixels of a variant
 FARTHEST = 20.0  # an interval that says no more than this is cut there
@@ -53,7 +53,8 @@ def forest(rows: pd.DataFrame, task: str, metric: str) -> Figure | None:
     for depth, part in rows.groupby("depth"):
         said = "; ".join(f"{row.variant} {row.label}" for row in part.itertuples(False))
         drawn = _chart(part, low, high)
-        panels.append(panel(depth_name(depth), f"Ratios: {said}.", drawn, depth=depth))
+        title = panel_name(depth, rows["depth"])
+        panels.append(panel(title, f"Ratios: {said}.", drawn, depth=depth))
     name = ability_name(task)
     return figure(
         f"forest-{name}",

@@ -275,6 +275,14 @@ def depth_name(depth: int, short: bool = False) -> str:
     return f"{depth:.0f}" if short else f"Depth {depth:.0f}"
 
 
+def panel_name(depth: int, depths: Collection[int]) -> str:
+    """Name the panel of a depth: empty where a figure has no other.
+
+    The depth of a study need not be that of each architecture, as of an LSTM with two layers.
+    """
+    return depth_name(depth) if len(set(depths)) > 1 else ""
+
+
 def model_name(row: Mapping[str, Any], several_depths: bool) -> str:
     """Name the model of a row with `variant` and `depth`: `DR of depth 16`.
 

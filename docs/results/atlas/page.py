@@ -28,6 +28,14 @@ from claims import judge  # noqa: E402  (beside this file)
 PAGE = FOLDER / "README.md"
 UNMATCHED = "‡"
 END = "<!-- end of the table -->\n"
+KINDS = {  # of architectures, by their study
+    "mixture-dense": "dense attention",
+    "mixture-experts": "mixture of experts",
+    "mixture-depth": "recurrent in depth",
+    "mixture-time": "recurrent in time",
+    "mixture-hybrids": "hybrid",
+}
+KINDS_OF_SLOW = {"Mamba": "recurrent in time", "Jamba": "hybrid"}  # one study has both
 CLAIMS = (
     "One layer of softmax attention does not learn recall; one layer of Mamba does.",
     "Attention beats fixed states at recall, and more so as pairs grow.",
@@ -95,11 +103,12 @@ def architectures(atlas: Atlas) -> Iterator[str]:
     """Yield the table of architectures: ratios, best accuracies, costs, rate; and its marks."""
     names = [ability.name for ability in atlas.abilities]
     bests = [f"best {name}" for name in names]
-    heads = ["architecture", *names, *bests, "parameters", f"FLOPs over {atlas.baseline}’s"]
+    last = ["parameters", f"FLOPs over {atlas.baseline}’s", "learning rate", "seeds"]
     costs = atlas.architectures.set_index("variant")["flops_per_token"]
     unmatched = unmatched_flops(atlas)
-    yield line([*heads, "learning rate", "seeds"])
-    yield line(["---"] * (len(heads) + 2))
+    heads = ["architecture", "kind", *names, *bests, *last]
+    yield line(heads)
+    yield line(["---"] * len(heads))
     for row in table(atlas).to_dict("records"):
         rate = f"{row['learning_rate']:g}"
         gap = row["flops_per_token"] / costs[atlas.baseline] - 1
@@ -107,6 +116,7 @@ def architectures(atlas: Atlas) -> Iterator[str]:
         yield line(
             [
                 row["variant"],
+                kind(row["variant"], study_name(row["study"])),
                 *(ratio_cell(ability, row) for ability in atlas.abilities),
                 *(score(row[f"{name}_best"], atlas) for name in names),
                 f"{row['parameters']:,}",
@@ -131,26 +141,26 @@ def score(value: float, atlas: Atlas) -> str:
 
 def origins(atlas: Atlas) -> Iterator[str]:
     """Yield the table of where the rows come from, and the one of what has no row."""
-    yield line(
-        ["architecture", "as a study file has it", "found", "rates tried", "study", "measured"]
-    )
-    yield line(["---"] * 6)
+    yield line(["architecture", "found", "rates tried", "study", "measured"])
+    yield line(["---"] * 5)
     rows = atlas.architectures.sort_values(["study", "variant"])
     for row in rows.to_dict("records"):
         measured = f"{row['made']}, version {row['version']}, {row['device']}"
-        configuration = f"`{row['configuration']}`"
-        yield line(
-            [
-                row["variant"],
-                configuration,
-                row["searched"],
-                row["rates_tried"],
-                row["study"],
-                measured,
-            ]
-        )
+        study = study_name(row["study"])
+        link = f"[{study}](studies/{study}.yaml)"
+        yield line([row["variant"], row["searched"], row["rates_tried"], link, measured])
     for row in atlas.left_out.to_dict("records"):
-        yield line([row["variant"], f"not measured: {row['reason']}", "", "", "", ""])
+        yield line([row["variant"], f"not measured: {row['reason']}", "", "", ""])
+
+
+def study_name(study: str) -> str:
+    """Return the name of a study's file: `mixture-dense` of `mixture-dense-3132d9b0`."""
+    return study.rpartition("-")[0]
+
+
+def kind(variant: str, study: str) -> str:
+    """Say what sort of architecture a variant is; empty where its study mixes several."""
+    return KINDS_OF_SLOW.get(variant) or KINDS.get(study, "")
 
 
 def line(cells: list[str]) -> str:

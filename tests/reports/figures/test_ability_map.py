@@ -112,3 +112,16 @@ def test_a_forest_has_the_lowest_ratio_first_and_lower_bounds_last() -> None:
     assert panel.description.startswith("Ratios: A 0.50x (0.33 to 0.75); B 2.00x")
     assert panel.description.endswith("Bound at least 1.50x.")
     assert forest(rows, TASKS[1], "accuracy") is None
+
+
+def test_panels_name_their_depth_where_there_are_several() -> None:
+    one_depth = close_together(6)
+    two_depths = pd.concat([one_depth, one_depth.assign(depth=8)], ignore_index=True)
+    assert titles(ability_map(one_depth)) == titles(forest(one_depth, TASKS[0], "accuracy")) == [""]
+    both = ["Depth 4", "Depth 8"]
+    assert titles(ability_map(two_depths)) == both
+    assert titles(forest(two_depths, TASKS[0], "accuracy")) == both
+
+
+def titles(figure: Figure) -> list[str]:
+    return [panel.title for panel in figure.panels]
