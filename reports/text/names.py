@@ -276,9 +276,10 @@ def depth_name(depth: int, short: bool = False) -> str:
 
 
 def panel_name(depth: int, depths: Collection[int]) -> str:
-    """Name the panel of a depth: empty where a figure has no other.
+    """Return the title of a depth's panel; empty if the figure shows one depth alone.
 
-    The depth of a study need not be that of each architecture, as of an LSTM with two layers.
+    Architectures may have other depths than the study says: an LSTM of two layers stands beside
+    models of depth 4, so "Depth 4" above a single panel would be wrong.
     """
     return depth_name(depth) if len(set(depths)) > 1 else ""
 

@@ -28,14 +28,14 @@ from claims import judge  # noqa: E402  (beside this file)
 PAGE = FOLDER / "README.md"
 UNMATCHED = "‡"
 END = "<!-- end of the table -->\n"
-KINDS = {  # of architectures, by their study
+KINDS = {  # of the architectures of a study
     "mixture-dense": "dense attention",
     "mixture-experts": "mixture of experts",
     "mixture-depth": "recurrent in depth",
     "mixture-time": "recurrent in time",
     "mixture-hybrids": "hybrid",
 }
-KINDS_OF_SLOW = {"Mamba": "recurrent in time", "Jamba": "hybrid"}  # one study has both
+OWN_KINDS = {"Mamba": "recurrent in time", "Jamba": "hybrid"}  # their study has both kinds
 CLAIMS = (
     "One layer of softmax attention does not learn recall; one layer of Mamba does.",
     "Attention beats fixed states at recall, and more so as pairs grow.",
@@ -103,10 +103,10 @@ def architectures(atlas: Atlas) -> Iterator[str]:
     """Yield the table of architectures: ratios, best accuracies, costs, rate; and its marks."""
     names = [ability.name for ability in atlas.abilities]
     bests = [f"best {name}" for name in names]
-    last = ["parameters", f"FLOPs over {atlas.baseline}’s", "learning rate", "seeds"]
+    settings = ["parameters", f"FLOPs over {atlas.baseline}’s", "learning rate", "seeds"]
     costs = atlas.architectures.set_index("variant")["flops_per_token"]
     unmatched = unmatched_flops(atlas)
-    heads = ["architecture", "kind", *names, *bests, *last]
+    heads = ["architecture", "kind", *names, *bests, *settings]
     yield line(heads)
     yield line(["---"] * len(heads))
     for row in table(atlas).to_dict("records"):
@@ -154,13 +154,13 @@ def origins(atlas: Atlas) -> Iterator[str]:
 
 
 def study_name(study: str) -> str:
-    """Return the name of a study's file: `mixture-dense` of `mixture-dense-3132d9b0`."""
+    """Return a study's name without its digest: `mixture-dense` of `mixture-dense-3132d9b0`."""
     return study.rpartition("-")[0]
 
 
 def kind(variant: str, study: str) -> str:
-    """Say what sort of architecture a variant is; empty where its study mixes several."""
-    return KINDS_OF_SLOW.get(variant) or KINDS.get(study, "")
+    """Return the kind of an architecture, its own or its study's; empty if neither has one."""
+    return OWN_KINDS.get(variant) or KINDS.get(study, "")
 
 
 def line(cells: list[str]) -> str:
