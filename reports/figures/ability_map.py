@@ -166,8 +166,9 @@ def _scale(points: pd.DataFrame, side: str) -> Scale:
     highest = max(ratios.max() if len(ratios) else 1.0, 1.0)
     low = max(points[f"low_{side}"].min(), lowest / BEYOND)
     high = min(points[f"high_{side}"].max(), highest * BEYOND)
-    low = min(lowest if math.isnan(low) else low, 0.8) / 1.1
-    edge = max(highest if math.isnan(high) else high, 1.25) * 1.2
+    # a ratio without an interval may lie beyond all intervals
+    low = min(lowest if math.isnan(low) else low, lowest, 0.8) / 1.1
+    edge = max(highest if math.isnan(high) else high, highest, 1.25) * 1.2
     absent = int(points[f"ratio_{side}"].isna().sum())
     if not absent:
         return Scale(low, edge, edge)
@@ -301,9 +302,10 @@ def _with_names(points: pd.DataFrame, scales: dict[str, Scale]) -> pd.DataFrame:
     """
     x = scales["x"].pixels(points["x"])
     y = scales["y"].pixels(points["y"])
-    taken: list[Box] = [
+    points_themselves = [
         (across - 5, along - 5, across + 5, along + 5) for across, along in zip(x, y, strict=True)
     ]
+    taken: list[Box] = [*points_themselves, *words_of_bands(scales)]
     apart = np.hypot(x[:, None] - x[None, :], y[:, None] - y[None, :])
     neighbours = (apart < 2 * RADII[-1]).sum(axis=1)
     places: dict[int, tuple[float, float, bool]] = {}
@@ -316,6 +318,19 @@ def _with_names(points: pd.DataFrame, scales: dict[str, Scale]) -> pd.DataFrame:
     chosen = [places[number] for number in range(len(points))]
     name_x, name_y, led = zip(*chosen, strict=True)
     return points.assign(name_x=name_x, name_y=name_y, led=led)
+
+
+def words_of_bands(scales: dict[str, Scale]) -> Iterator[Box]:
+    """Yield the boxes of the words in the bands, from left or from below, beside the edge."""
+    length = CHARACTER * len(NO_RATIO)
+    for side, scale in scales.items():
+        if scale.high == scale.edge:
+            continue
+        edge = float(scale.pixels(pd.Series([scale.edge]))[0])
+        if side == "x":
+            yield edge, 0, edge + LINE, length
+        else:
+            yield 0, edge, length, edge + LINE
 
 
 def _free_place(

@@ -80,6 +80,35 @@ def test_what_never_learned_lies_in_a_band_beyond_all_ratios() -> None:
     assert places[["Bound", "Nothing"]].min() > 1.2 * 1.5, "beyond the ends of all intervals"
 
 
+def test_no_name_lies_on_the_words_of_a_band() -> None:
+    rows = [measured(f"V{number}", task, 1.2) for number in range(3) for task in TASKS]
+    # far left in the band of the second task, where its words are
+    rows += [row("At-the-left", TASKS[0], high=0.3), row("At-the-left", TASKS[1])]
+    figure = ability_map(pd.DataFrame(rows))
+    places = names(figure).set_index("variant")
+    specification = figure.panels[0].specification
+    low, high = specification["layer"][-1]["encoding"]["y"]["scale"]["domain"]
+    frames = [pd.read_csv(io.StringIO(text)) for text in specification["datasets"].values()]
+    (band,) = [frame for frame in frames if "words" in frame]
+    edge = SIDE * np.log(band["y"][0] / low) / np.log(high / low)
+    end_of_words = 5.5 * len("never above chance")
+    name = places.loc["At-the-left"]
+    left = name["x"] - 5.5 * len("At-the-left") / 2
+    assert left > end_of_words or name["y"] - 6 > edge + 13
+
+
+@pytest.mark.parametrize("ratio", [0.1, 9.0])
+def test_a_ratio_without_an_interval_beyond_all_intervals_is_on_the_map(ratio: float) -> None:
+    rows = [measured(f"V{number}", task, 1.2) for number in range(3) for task in TASKS]
+    rows += [row("Far", task, ratio=ratio) for task in TASKS]
+    figure = ability_map(pd.DataFrame(rows))
+    place = names(figure).set_index("variant").loc["Far"]
+    for channel in ("x", "y"):
+        encoding = figure.panels[0].specification["layer"][-1]["encoding"][channel]
+        low, high = encoding["scale"]["domain"]
+        assert low < place[f"place_{channel}"] < high
+
+
 @pytest.mark.parametrize(
     ("values", "mark"),
     [
