@@ -1,25 +1,13 @@
-"""Traces are stripped, response by response and as a stage."""
+"""Traces are stripped, response by response."""
 
-from collections import Counter
 from time import process_time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dreamer_study.pipeline.sources.read import read_source
-from dreamer_study.pipeline.sources.table import resolve_source
 from dreamer_study.pipeline.traces.marks import EXAMPLES
 from dreamer_study.pipeline.traces.strip import examine, strip_history, strip_trace
-from dreamer_study.pipeline.traces.strip_source import (
-    DROP_EMPTY,
-    DROP_UNCLOSED,
-    DROP_UNMARKED,
-    NO_CLOSING,
-    strip_traces,
-)
-from tests.mirror import MIRROR, needs_mirror
-from tests.pipeline.documents import read, table, write
 
 STRIPPED = {
     "paired": ("<think>\nhm\n</think>\n\nIt is \\boxed{4}.\n", "It is \\boxed{4}."),
@@ -268,164 +256,12 @@ def test_a_trace_that_its_opening_mark_ends_too_is_a_trace(mark):
         assert strip_trace(cut_off) == ("", "unclosed")
 
 
-@pytest.mark.parametrize(
-    "response",
-    [
-        "[REASONING]s[/REASONING]So 4.",
-        "[Reasoning]\ns\n[/Reasoning]\n[ANSWER]So 4.[/ANSWER]",
-        "[scratchpad]s[/scratchpad]\n\nSo 4.",
-        "s\n[/REASONING]\nSo 4.",
-        "[BEGIN_OF_THOUGHT]s[END_OF_THOUGHT]So 4.",
-        "[BEGIN_OF_THOUGHT]s[END_OF_THOUGHT]\n[BEGIN_OF_SOLUTION]So 4.[END_OF_SOLUTION]",
-        "{think}s{/think}So 4.",
-        "{Thinking}\ns\n{/Thinking}\nSo 4.",
-        "{reasoning}s{/reasoning}So 4.",
-        "Thinking...\ns\n...done thinking.\n\nSo 4.",
-        "Thinking…\ns\n… done thinking.\nSo 4.",
-    ],
-)
-def test_names_in_brackets_and_words_around_a_trace(response):
-    assert strip_trace(response) == ("So 4.", "stripped")
-
-
-@pytest.mark.parametrize(
-    "prose",
-    [
-        "[Analysis]\nThe sum is 4.",
-        "[Answer]\n4",
-        "Take x[reasoning] and y[answer]. So 4.",
-        "See [reasoning](http://a.b) and [answer][1]. So 4.",
-        "Print {think} and {answer}. So 4.",
-        "Write \\text{think} and \\texttt{answer}. So 4.",
-        "Thinking... we get 4.",
-        "Put it in <answer> tags. So 4.",
-        "First think, then write <answer> tags. So 4.",
-        "Put it between <answer> and </answer> tags. So 4.",
-        "Stop at </answer>, then count. So 4.",
-        "Use <final_answer> or <solution> for it. So 4.",
-    ],
-)
-def test_such_names_and_words_in_prose_stay(prose):
-    assert strip_trace(prose) == (prose, "none")
-    assert strip_trace(f"<think>hm</think>So 4.\n```\n{prose}\n```").text.endswith(f"{prose}\n```")
-
-
 def test_an_answer_within_a_sentence_loses_its_tags_alone():
     response = "It is <answer> five </answer> then, and <answer>6</answer>."
     assert strip_trace(response).text == "It is  five  then, and 6."
     prose = "We think, then <answer> tags"
     assert strip_trace(f"<think>s</think>{prose} follow.").text == f"{prose} follow."
     assert strip_trace(f"{prose} hold it. <answer>4</answer>").text == f"{prose} hold it. 4"
-
-
-GLUED = ["assistantfinal", "assistantfinal\n", "assistant\nfinal\n", "assistantfinal "]
-
-
-@pytest.mark.parametrize("final", GLUED)
-def test_channels_that_lost_their_tokens(final):
-    assert strip_trace(f"analysisWe need it.{final}So 4.").text == "So 4."
-    assert strip_trace(f"analysis\nhm\n{final}So 4.").text == "So 4."
-    again = f"analysisWe{final}One.assistantanalysisHm{final}Two."
-    assert strip_trace(again).text == "One.\n\nTwo."
-    assert strip_trace("analysisWe need it, assistantcommentary to=x hm").kind == "unclosed"
-    assert strip_trace("We need it.assistantfinalSo 4.").text == "So 4."
-
-
-PHRASES = {
-    "Thinking Process:\n\n1. hm\n\nFinal answer: 4": "Final answer: 4",
-    "THINKING PROCESS:\nhm\n\nFINAL ANSWER: 4": "FINAL ANSWER: 4",
-    "**Thinking Process:**\n1. hm\n\n**Final Answer:** 4": "**Final Answer:** 4",
-    "### Thinking Process\nhm\n### Final Answer\n4": "4",
-    "Thinking Process: hm. Final answer: 4": "Final answer: 4",
-    "Thought: hm\nAnswer: 2\nThought: hm\nAnswer: 4": "Answer: 2\n\nAnswer: 4",
-    "Thinking Process:\nhm\n</think>\nSo 4.": "So 4.",
-    "Here's my thought process: hm\nHere's my response: So 4.": "So 4.",
-    "**Here is my thought process:** hm\n**Here is my response:**\nSo 4.": "So 4.",
-    "Here are my reasoning steps:\nhm\n[BEGIN FINAL RESPONSE]\nSo 4.\n[END FINAL RESPONSE]": "So 4.",
-    "Here's a thinking process that leads to it:\nhm\n\nFinal answer: 4": "Final answer: 4",
-}
-
-
-@pytest.mark.parametrize("response", PHRASES)
-def test_words_begin_a_trace_and_a_solution(response):
-    assert strip_trace(response) == (PHRASES[response], "stripped")
-
-
-HEADINGS = [
-    "**Thought Process**\n\nAdd them: 2+2=4, so 4.",
-    "Here is the reasoning process: 2 + 2 = 4. Therefore 4.",
-    "Reasoning Process:\n1. 2+2=4\n2. Done: the value is 4.",
-    "## My thinking process\n2+2=4.",
-    "Here are the reasoning steps:\n1. 2+2=4.",
-    "analysis\n\nThe sum is 4.",
-    "commentary\nThe poem is long.",
-    "Thinking Process:\nhm",
-    "Here is my thought process: hm",
-]
-
-
-@pytest.mark.parametrize("response", HEADINGS)
-def test_words_without_a_solution_are_a_heading_which_is_said(response):
-    assert examine(response)[:2] == (response, "none")
-    left = examine(response).left
-    assert left
-    assert response.startswith(left)
-    assert examine(f"{response}<|im_end|>") == (response, "stripped", left)
-
-
-@pytest.mark.parametrize("response", HEADINGS)
-def test_words_without_a_solution_are_a_trace_cut_off_where_other_marks_or_the_source_say_so(
-    response,
-):
-    assert strip_trace(response, "paired") == ("", "unclosed")
-    assert strip_trace(f"{response}\n<think>hm") == ("", "unclosed")
-    assert strip_trace(f"{response}\n<answer>So") == ("", "unclosed")
-    assert strip_trace(f"{response}\n<answer>So 4.</answer>").text == "So 4."
-    assert strip_trace(f"{response}\n</think>\nSo 4.").text == "So 4."
-
-
-@pytest.mark.parametrize(
-    "response",
-    [
-        "Thinking Process:\n",
-        "Thinking Process:\nhm\nFinal answer: 2\nThinking Process:\nhm",
-        "analysisWe need it",
-        "assistantanalysis\nWe need it",
-        "analysis\nWe need it.assistantcommentary to=x hm",
-    ],
-)
-def test_words_that_are_no_heading_are_a_trace_cut_off(response):
-    assert strip_trace(response) == ("", "unclosed")
-
-
-@pytest.mark.parametrize(
-    "prose",
-    [
-        "The assistant's final analysis is that 4.",
-        "analysis of the sum gives 4.",
-        "analysis: the sum gives 4.",
-        "Analysis\nThe sum gives 4.",
-        "The token assistantfinal ends it. So 4.",
-        "If a<think and b>c then 4.",
-        "Thought: 2 + 2 is 4.",
-        "Thinking of 4, we get 4.",
-        "Reasoning: 2 + 2 = 4.\nAnswer: 4",
-        "Here is my reasoning: 2 + 2 = 4.\nAnswer: 4",
-        "Here is my answer: 4.",
-        "Declare vector<thought> v; and vector<analysis> w; here.",
-        "The tags <think> and </think> are used. So 4.",
-        "Put it between <think> and </think>. So 4.",
-        "Put it in \\texttt{<think>} first. So 4.",
-        "The XML is:\n<thought>hi</thought>\nand so on.",
-        "The server sends <response>ok</response> back. So 4.",
-        "<details><summary>Solution</summary>So 4.</details>",
-        "So [thinking](http://a.b) of 4.",
-        '[{"type": "circle", "r": 2}]',
-        "<div><p>So 4.</p></div>",
-    ],
-)
-def test_prose_and_code_lose_nothing(prose):
-    assert strip_trace(prose) == (prose, "none")
 
 
 KEPT = {
@@ -560,124 +396,6 @@ def test_a_strange_response_takes_no_hours(response):
     began = process_time()
     strip_trace(response)
     assert process_time() - began < 1
-
-
-def test_the_stage_counts_by_source_and_kind_and_keeps_order_and_answers(tmp_path):
-    sources = {
-        "a": ["<think>x</think>4", " untouched "],
-        "b": ["x</think>5", "<think>x", "<think>x</think>", ""],
-        "c": ["So <reasoning>x</reasoning>4"],
-    }
-    tables = [
-        table((("q", response, "4") for response in responses), name)
-        for name, responses in sources.items()
-    ]
-    write(tmp_path / "in", *tables)
-    said = []
-    result = strip_traces(
-        tmp_path / "in", tmp_path / "out", progress=lambda done, words: said.append(done)
-    )
-    assert [(row["id"], row["response"], row["answer"]) for row in read(tmp_path / "out")] == [
-        ("a/0", "4", "4"),
-        ("a/1", " untouched ", "4"),
-        ("b/0", "5", "4"),
-        ("b/3", "", "4"),
-        ("c/0", "So <reasoning>x</reasoning>4", "4"),
-    ]
-    assert {
-        (row["id"], row["response"], row["reason"]) for row in read(tmp_path / "out", "dropped")
-    } == {
-        ("b/1", "<think>x", DROP_UNCLOSED),
-        ("b/2", "<think>x</think>", DROP_EMPTY),
-    }
-    assert {(t["source"], t["kind"]): t["documents"] for t in result["traces"]} == {
-        ("a", "none"): 1,
-        ("a", "stripped"): 1,
-        ("b", "none"): 1,
-        ("b", "stripped"): 2,
-        ("b", "unclosed"): 1,
-        ("c", "none"): 1,
-    }
-    assert result["marks"] == [{"source": "c", "mark": "<reasoning>", "documents": 1}]
-    assert said == [1.0]
-
-
-def test_where_opening_marks_are_not_stored_a_response_without_marks_is_a_trace_cut_off(tmp_path):
-    write(
-        tmp_path / "in",
-        table([("q", "hm</think>4"), ("q", "Okay, so I have to"), ("q", "Say `</think>`.")], "a"),
-    )
-    result = strip_traces(tmp_path / "in", tmp_path / "out", marking="closing")
-    assert [row["id"] for row in read(tmp_path / "out")] == ["a/0"]
-    assert [
-        (row["id"], row["reason"], row["because"]) for row in read(tmp_path / "out", "dropped")
-    ] == [
-        ("a/1", DROP_UNCLOSED, NO_CLOSING),
-        ("a/2", DROP_UNCLOSED, NO_CLOSING),
-    ]
-    assert {(t["kind"], t["documents"]) for t in result["traces"]} == {
-        ("stripped", 1),
-        ("unclosed", 2),
-    }
-
-
-def test_a_long_response_without_marks_is_left_out_where_others_have_traces(tmp_path):
-    rows = [("q", "<think>hm</think>4"), ("q", "é" * 20), ("q", "é" * 21)]
-    write(tmp_path / "in", table(rows, "a"))
-    result = strip_traces(tmp_path / "in", tmp_path / "out", marking="paired", longest_unmarked=20)
-    assert [row["id"] for row in read(tmp_path / "out")] == ["a/0", "a/1"]
-    assert [(row["id"], row["reason"]) for row in read(tmp_path / "out", "dropped")] == [
-        ("a/2", DROP_UNMARKED)
-    ]
-    assert {(t["kind"], t["documents"]) for t in result["traces"]} == {
-        ("stripped", 1),
-        ("none", 1),
-        ("unmarked", 1),
-    }
-    strip_traces(tmp_path / "in", tmp_path / "undeclared", longest_unmarked=20)
-    assert len(read(tmp_path / "undeclared")) == 3
-
-
-def test_with_kept_traces_every_document_stays_as_it_is(tmp_path):
-    rows = [("q", "<think>hm</think>4"), ("q", "<think>never closed"), ("<think>a</think>b", "5")]
-    write(tmp_path / "in", table(rows, "a"))
-    result = strip_traces(tmp_path / "in", tmp_path / "out", marking="kept", longest_unmarked=3)
-    assert read(tmp_path / "out") == read(tmp_path / "in")
-    assert not read(tmp_path / "out", "dropped")
-    assert {(row["kind"], row["documents"]) for row in result["traces"]} == {("none", 3)}
-
-
-@needs_mirror
-def test_real_traces(tmp_path):
-    """Of the reasoning-gym rows 78 open a trace without an end; 65 of them have an answer, marked
-    as such."""
-    columns = {"question": "question", "response": "response", "answer": "answer"}
-    source = resolve_source({"name": "rg", "repository": "reasoning-gym/think", **columns})
-    read_source(source, [MIRROR / "reasoning-gym/think/default/train.jsonl.gz"], tmp_path / "in")
-    result = strip_traces(tmp_path / "in", tmp_path / "out")
-    kinds = {trace["kind"]: trace["documents"] for trace in result["traces"]}
-    assert kinds == {"none": 2, "stripped": 11_684, "unclosed": 13}
-    assert result["marks"] == []
-    dropped = read(tmp_path / "out", "dropped")
-    assert Counter(row["reason"] for row in dropped) == {DROP_UNCLOSED: 13, DROP_EMPTY: 2}
-    marks = ("<think", "</think", "<answer>", "</answer>")
-    assert not any(mark in row["response"] for row in read(tmp_path / "out") for mark in marks)
-
-
-@pytest.mark.parametrize(
-    ("response", "left"),
-    [
-        ("Hmm, 3 + 4 is 7.\n...done thinking.\n\nThe answer is 7.", "The answer is 7."),
-        ("Hmm, it is 7.\n…done thinking.\n7", "7"),
-        ("He was ...done thinking. So 7.", "He was ...done thinking. So 7."),
-        (
-            "Use the <think> tag first. The answer is 7.",
-            "Use the <think> tag first. The answer is 7.",
-        ),
-    ],
-)
-def test_words_that_only_end_a_trace(response: str, left: str) -> None:
-    assert strip_trace(response).text == left
 
 
 def test_traces_of_earlier_turns_leave_the_question():

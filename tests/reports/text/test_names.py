@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +12,10 @@ from hypothesis import strategies as st
 from dreamer_study.reports.text.names import (
     LONGEST,
     ShortNames,
+    architecture_in_words,
+    layers_of,
     short_names,
+    shortened,
     shortest,
     shortest_of_kinds,
 )
@@ -114,3 +120,45 @@ def test_long_names_are_shortened_to_what_differs() -> None:
 def test_little_that_differs_keeps_the_part_before() -> None:
     names = [f"mmlu_flan_cot_zeroshot_subject_{number}_form_continuation" for number in (10, 11)]
     assert list(shortest(names, LONGEST).values()) == ["…subject_10…", "…subject_11…"]
+
+
+@pytest.mark.parametrize(
+    ("config", "words", "layers"),
+    [
+        (
+            {"recurrent": False, "depth_attention": False, "depth": 4},
+            "a layer of its own for each depth",
+            "4",
+        ),
+        (
+            {"recurrent": True, "depth_attention": True, "depth": 4},
+            "one layer used at every depth, attention over depths",
+            "1, used 4 times",
+        ),
+        (
+            {"recurrent": True, "depth_attention": False, "depth": 4, "prelude": 1, "coda": 0},
+            "one layer used 3 times, between 1 and 0 of their own",
+            "1, and 1 used 3 times",
+        ),
+        (
+            {"recurrent": False, "depth_attention": False, "depth": 4, "expert_pool": True},
+            "a layer of its own for each depth, one pool of experts for all layers",
+            "4",
+        ),
+        ({"module": "my_models.py:GPT"}, "my_models.py:GPT", "–"),
+        (None, "", "–"),
+    ],
+)
+def test_each_variant_is_said_by_its_configuration_and_not_by_its_name(
+    config: Any, words: str, layers: str
+) -> None:
+    text = config and json.dumps(config)
+    assert (architecture_in_words(text), layers_of(text)) == (words, layers)
+
+
+def test_a_question_is_shortened_to_its_end_at_a_word() -> None:
+    assert shortened("recall " + "a b ; " * 30 + "c", "7") == (
+        "… " + ("a b ; " * 30 + "c")[-99:],
+        "7",
+    )
+    assert shortened("1 + 1?", "2") == ("1 + 1?", "2")
