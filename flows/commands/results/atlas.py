@@ -127,9 +127,9 @@ def _remarks(shown: Atlas) -> list[str]:
     lines = [
         f"{shown.world}: training tokens over those of {shown.baseline} to equal {abilities}, with"
         f" 95 % intervals over seeds and items; below 1x fewer. {NOT_REACHED}: best below"
-        f" {shown.baseline}'s by more than two standard errors. {LEAST}: a bound, of what never"
-        f" rose above chance where {shown.baseline} did. Seeds: {_span(seeds)}. Measured"
-        f" {_span(made)}.",
+        f" {shown.baseline}'s by more than two standard errors. {LEAST}: a lower bound, of what"
+        f" never rose above chance where {shown.baseline} did. {MOST}: an upper bound. Seeds:"
+        f" {_span(seeds)}. Measured {_span(made)}.",
     ]
     if shown.own:
         lines.append(f"{OWN}: trained by your study; tokens/s of other machines do not compare.")
