@@ -15,6 +15,7 @@ from dreamer_study.pipeline.wording import counted as counted
 
 THIN = "\u202f"  # narrow no-break space, between a number and its unit
 NOTHING = "–"
+MOST_WRITTEN_OUT = 999_500  # FLOPs: more have an exponent
 MOST_NAMED = 5  # in a list of many within a sentence
 MANY_MODELS = 6  # where there are more, a sentence names the best and the worst
 TIMES = {"days": 86_400, "h": 3_600, "min": 60}  # units of time in seconds
@@ -53,8 +54,13 @@ def figure(value: Any, digits: int = 3) -> str:
 
 
 def flops(value: float) -> str:
-    """Format a number of FLOPs, which has too many digits to be written out: 1.28e21."""
-    return f"{value:.3g}".replace("e+", "e")
+    """Format a number of FLOPs in three digits: 449,000 for a token, 1.28e21 for a training."""
+    if pd.isna(value):
+        return NOTHING
+    if math.isinf(value) or value < MOST_WRITTEN_OUT:
+        return figure(value)
+    mantissa, exponent = f"{value:.2e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
 
 
 def percent(share: Any, decimals: int = 1, error: Any = None) -> str:

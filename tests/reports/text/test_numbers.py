@@ -130,8 +130,21 @@ def test_a_figure_has_three_digits_and_no_exponent(value: float, text: str) -> N
     assert figure(value) == text
 
 
-def test_flops_keep_their_exponent() -> None:
-    assert flops(1.28e21) == "1.28e21"
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1.28e21, "1.28e21"),
+        (2.4345e12, "2.43e12"),
+        (4.5e6, "4.5e6"),
+        (999_500, "1e6"),
+        (999_499, "999,000"),
+        (449_280, "449,000"),
+        (512, "512"),
+        (float("nan"), "–"),
+    ],
+)
+def test_only_large_numbers_of_flops_have_an_exponent(value: float, text: str) -> None:
+    assert flops(value) == text
 
 
 def test_one_of_a_thing_is_singular() -> None:
