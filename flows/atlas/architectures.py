@@ -10,16 +10,7 @@ import pandas as pd
 import yaml
 
 DESCRIBING = ("studies", "models", "runs", "tuning")  # tables whose rows are read
-RATIOS_AND_BESTS = """
-    select ratios.* exclude (study_id), own.best, baseline.best as baseline_best
-    from token_ratios as ratios
-    left join measured_curves as own using (study_id, depth, variant, task, metric)
-    left join measured_curves as baseline
-        on (baseline.study_id, baseline.depth, baseline.variant, baseline.task, baseline.metric)
-        = (ratios.study_id, ratios.depth, ratios.baseline, ratios.task, ratios.metric)
-    where study_id = ?
-    order by ratios.depth, ratios.variant, ratios.task, ratios.metric
-"""
+WITH_BESTS = "ratios_with_bests"  # the query of the ratios and the best scores
 
 
 def describe(frames: Mapping[str, pd.DataFrame], baseline: str) -> pd.DataFrame:

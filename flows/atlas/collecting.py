@@ -23,13 +23,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
-from dreamer_study.flows.atlas.architectures import DESCRIBING, RATIOS_AND_BESTS, describe
+from dreamer_study.flows.atlas.architectures import DESCRIBING, WITH_BESTS, describe
 from dreamer_study.flows.atlas.bundled import ARCHITECTURES, LEFT_OUT, RATIOS, RECIPE, ROWS
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import digest
 from dreamer_study.sql.ingest import ingest
-from dreamer_study.sql.results import connect
+from dreamer_study.sql.results import ask, connect
 from dreamer_study.sql.statistics.compute import compute_statistics
 
 # The rows that are kept, by the columns that choose them.
@@ -263,7 +263,7 @@ def compute_ratios(tables: Tables, baseline: str, database: Path, replicates: in
     write_together(tables, baseline, database)
     with closing(connect(database)) as connection:
         compute_statistics(connection, TOGETHER, replicates=replicates, baselines=[baseline])
-        return connection.execute(RATIOS_AND_BESTS, [TOGETHER]).df()
+    return ask(database, WITH_BESTS, study=TOGETHER)
 
 
 def write_together(tables: Tables, baseline: str, database: Path) -> None:

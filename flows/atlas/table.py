@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dreamer_study.flows.atlas.architectures import DESCRIBING, RATIOS_AND_BESTS, describe
+from dreamer_study.flows.atlas.architectures import DESCRIBING, WITH_BESTS, describe
 from dreamer_study.flows.atlas.bundled import ARCHITECTURES, LEFT_OUT, RATIOS, world_folder
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.text.names import ability_name
@@ -20,8 +20,20 @@ from dreamer_study.sql.names import AVERAGE
 VALIDATION = "validation"
 AT_LEAST, AT_MOST = "at least", "at most"
 YOURS = "(yours)"  # behind a name that the atlas has too
-# Columns that each ability has.
-OF_ABILITY = ("ratio", "low", "high", "bound", "reached", "near_chance", "best")
+# Columns that each ability has, and the average of the abilities.
+OF_ABILITY = (
+    "ratio",
+    "low",
+    "high",
+    "score_low",
+    "score_high",
+    "bound",
+    "reached",
+    "near_chance",
+    "best",
+    "seeds_learned",
+)
+OF_BASELINE = ("best", "seeds_learned")  # of them, those that the baseline has too
 
 # Columns of architectures that may look like numbers, or be empty.
 TEXTS = (
@@ -45,9 +57,11 @@ class Ability:
 
     @property
     def name(self) -> str:
-        """The name in heads of columns: `expressions`, `recall`, `loss`."""
+        """The name in heads of columns: `expressions`, `recall`, `average`, `loss`."""
         if self.task == VALIDATION:
             return "loss"
+        if self.task == AVERAGE:
+            return "average"
         return ability_name(self.task)
 
 
@@ -79,6 +93,13 @@ class Atlas:
         tasks = [task for task in sorted(set(accuracies["task"])) if task != AVERAGE]
         return [Ability(task, "accuracy") for task in tasks] or [Ability(VALIDATION, "loss")]
 
+    @property
+    def measures(self) -> list[Ability]:
+        """The abilities; of several also their average."""
+        average = Ability(AVERAGE, "accuracy")
+        has_average = len(self.abilities) > 1 and len(self.rows_of(average))
+        return [*self.abilities, average] if has_average else self.abilities
+
     def rows_of(self, ability: Ability) -> pd.DataFrame:
         """Return the ratios of an ability, one row for each architecture but the baseline."""
         rows = self.ratios
@@ -109,7 +130,7 @@ def with_study(atlas: Atlas, database: Path, study_id: str) -> Atlas:
     nothing else.
     """
     # with DuckDB, which the table alone does without
-    from dreamer_study.sql.results import connect
+    from dreamer_study.sql.results import ask, connect
 
     with closing(connect(database, read_only=True)) as connection:
         joined = connection.execute(
@@ -119,7 +140,7 @@ def with_study(atlas: Atlas, database: Path, study_id: str) -> Atlas:
             table: connection.execute(f"from {table} where study_id = ?", [study_id]).df()
             for table in DESCRIBING
         }
-        ratios = connection.execute(RATIOS_AND_BESTS, [study_id]).df()
+    ratios = ask(database, WITH_BESTS, study=study_id)
     elsewhere = {name for (name,) in joined}
     is_compared = (ratios["baseline"] == atlas.baseline).any()
     if atlas.baseline not in elsewhere or not is_compared:
@@ -150,27 +171,32 @@ def with_study(atlas: Atlas, database: Path, study_id: str) -> Atlas:
 def table(atlas: Atlas) -> pd.DataFrame:
     """Return a row for each architecture: by abilities learned, then by the mean of the ratios.
 
-    So those that have a ratio for every ability come first, the fewest tokens first. Of each
-    ability there are `<ability>_ratio`, the tokens over the baseline's, with the 95 % interval
-    `_low` to `_high`; `_bound` ('at least', 'at most' or empty) says that the ratio is a bound;
-    `_reached` whether the baseline's best was reached, and `_best` is the best score.
-    `_near_chance` says that an architecture has no ratio because it never rose above chance.
+    So those that have a ratio, or an upper bound, for every ability come first, the lowest
+    geometric mean of the ratios first; a bound counts as its value. Of each ability, and of
+    the average of all, there are `<ability>_ratio`, the tokens over the baseline's, with the 95 %
+    interval `_low` to `_high`, at scores from `_score_low` to `_score_high`; `_bound` ('at least',
+    'at most' or empty) says that the ratio is a bound; `_reached` whether the baseline's best was
+    reached, and `_best` is the best score. `_near_chance` says that an architecture has no ratio
+    because it never rose above chance, and `_seeds_learned` at how many seeds the last checkpoint
+    lies above chance.
     """
     frame = atlas.architectures.copy()
     not_learned = pd.Series(0, index=frame.index)
-    for ability in atlas.abilities:
+    for ability in atlas.measures:
         rows = atlas.rows_of(ability).set_index("variant")
         rows = rows.assign(bound=[_bound(row) for row in rows.to_dict("records")])
         has_ratio = rows["ratio"].notna() | rows["high"].notna()  # or is better than any
-        not_learned += frame["variant"].map(~has_ratio).eq(True)
+        if ability in atlas.abilities:
+            not_learned += frame["variant"].map(~has_ratio).eq(True)
         estimate = rows["ratio"].fillna(rows["low"]).fillna(rows["high"])
         rows = rows.assign(ratio=estimate)
         for column in OF_ABILITY:
             frame[f"{ability.name}_{column}"] = frame["variant"].map(rows[column])
         is_baseline = frame["baseline"].astype(bool)
         frame.loc[is_baseline, f"{ability.name}_ratio"] = 1.0
-        frame.loc[is_baseline, f"{ability.name}_best"] = rows["baseline_best"].max()
-    return _ranked(frame, not_learned, [f"{ability.name}_ratio" for ability in atlas.abilities])
+        for column in OF_BASELINE:
+            frame.loc[is_baseline, f"{ability.name}_{column}"] = rows[f"baseline_{column}"].max()
+    return _ranked(frame, not_learned, atlas)
 
 
 def _bound(row: Mapping[str, Any]) -> str:
@@ -182,17 +208,15 @@ def _bound(row: Mapping[str, Any]) -> str:
     return AT_MOST if pd.notna(row["high"]) else ""
 
 
-def _ranked(frame: pd.DataFrame, not_learned: pd.Series, ratios: list[str]) -> pd.DataFrame:
+def _ranked(frame: pd.DataFrame, not_learned: pd.Series, atlas: Atlas) -> pd.DataFrame:
     """Sort by the number of abilities that were not learned, then by the mean of the ratios."""
+    ratios = [f"{ability.name}_ratio" for ability in atlas.abilities]
     effect = np.log(frame[ratios].astype(float)).mean(axis=1)
     order = frame.assign(not_learned=not_learned, effect=effect).sort_values(
         ["not_learned", "effect", "variant"], na_position="last"
     )
-    own_columns = [name for ratio in ratios for name in _columns_of(ratio)]
+    own_columns = [
+        f"{measure.name}_{column}" for measure in atlas.measures for column in OF_ABILITY
+    ]
     others = [name for name in frame.columns if name not in ("variant", *own_columns)]
     return order[["variant", *own_columns, *others]].reset_index(drop=True)
-
-
-def _columns_of(ratio: str) -> list[str]:
-    ability = ratio.removesuffix("_ratio")
-    return [f"{ability}_{column}" for column in OF_ABILITY]

@@ -12,7 +12,14 @@ import pandas as pd
 
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
-from dreamer_study.reports.figures.ratios import AT_LEAST, AT_MOST, label, ratio_axis, with_bounds
+from dreamer_study.reports.figures.ratios import (
+    AT_LEAST,
+    AT_MOST,
+    ROUND,
+    label,
+    ratio_axis,
+    with_bounds,
+)
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
 from dreamer_study.reports.style.theme import LIGHT
 from dreamer_study.reports.text.names import ability_name, panel_name
@@ -24,8 +31,9 @@ FEWEST = 4  # variants: fewer are read from a table
 SIDE = 620  # pixels of the map
 BAND = 0.15  # of an axis, where architectures never rose above chance
 WIDE_BAND = 0.3  # where more of them did than a band has columns
-COLUMNS = 5  # in a band, so that intervals do not lie on each other
+COLUMNS = 5  # in a narrow band
 BEYOND = 3.0  # an interval is drawn so far beyond the outermost ratio
+TURNS = 3  # of places across a band before one stands beside the first
 CHARACTER, LINE = 6.2, 13  # pixels of a name
 RADII = (13, 20, 30, 44, 62, 84)  # pixels from a point to its name
 ANGLES = 16
@@ -53,10 +61,16 @@ class Scale:
     edge: float
 
     def in_band(self, count: int) -> np.ndarray:
-        """Return this many places across the band, beside each other in turn."""
-        column = 2 * np.arange(count) % COLUMNS
-        share = (1 + column) / (1 + COLUMNS)
-        return self.edge * (self.high / self.edge) ** share
+        """Return this many places across the band, so that no interval lies on another.
+
+        Successive places are far from each other, as their names stand beside them.
+        """
+        by_turns = np.argsort(np.arange(count) % TURNS, kind="stable")
+        column = np.empty(count)
+        column[by_turns] = np.arange(count)
+        edge = self.pixels_of(self.edge) + LINE  # beyond the words of the band
+        pixels = edge + (1 + column) / (1 + count) * (SIDE - edge)
+        return np.array([self.value(place) for place in pixels])
 
     @property
     def vega(self) -> alt.Scale:
@@ -65,8 +79,10 @@ class Scale:
 
     def pixels(self, values: pd.Series) -> np.ndarray:
         """Return how far values are from the low end of the axis."""
-        share = np.log(values.to_numpy(float) / self.low) / math.log(self.high / self.low)
-        return SIDE * share
+        return np.array([self.pixels_of(value) for value in values.to_numpy(float)])
+
+    def pixels_of(self, value: float) -> float:
+        return SIDE * math.log(value / self.low) / math.log(self.high / self.low)
 
     def value(self, pixels: float) -> float:
         """Return the value at some pixels from the low end."""
@@ -103,13 +119,13 @@ def ability_map(rows: pd.DataFrame, marked: Collection[str] = ()) -> Figure | No
         panels.append(panel(title, f"{description}.", drawn, depth=depth))
     return figure(
         "ability-map",
-        f"{ability_name(tasks[0])} against {ability_name(tasks[1])}",
-        f"Training tokens over those of {baseline_of(rows)} to equal accuracy on each task: left"
-        " and down is better. Crosses: 95 % confidence intervals over seeds and items, cut at the"
-        f" edges.{_of_marks(points)}",
+        f"{ability_name(tasks[1])} against {ability_name(tasks[0])}",
+        f"Training tokens divided by those of {baseline_of(rows)}, to equal accuracy on each task;"
+        " logarithmic axes. Left and down is better. Crosses: 95 % confidence intervals over seeds"
+        f" and items, cut at the edges.{_of_marks(points)}",
         panels,
         wide=True,
-        finding=_finding(points, tasks),
+        finding=_finding(points, tasks, baseline_of(rows)),
     )
 
 
@@ -138,25 +154,39 @@ def _of_marks(points: pd.DataFrame) -> str:
     text = ""
     if points[["ratio_x", "ratio_y"]].isna().any(axis=None):
         text += (
-            " In the grey bands are those that never rose above chance: they have no ratio, and"
-            " their place across a band says nothing."
+            " In the grey bands are those that never rose above chance: at most a lower bound is"
+            " known of them, and their place across a band says nothing."
         )
+    if _lacks_interval(points).any():
+        text += " A hollow circle: at least one of its intervals is not known."
     if (points[["bound_x", "bound_y"]] != "").any(axis=None):
         text += " A triangle is a bound, on the side to which it points."
     return text
 
 
-def _finding(points: pd.DataFrame, tasks: Sequence[str]) -> str:
-    """Count the variants that have both ratios, and those that have none on a task."""
-    never = {
-        task: points[f"ratio_{side}"].isna() for task, side in zip(tasks, ("x", "y"), strict=True)
+def _lacks_interval(points: pd.DataFrame) -> pd.Series:
+    """Tell which variants have a ratio on a task, and no end of its interval."""
+    lacks = [
+        points[f"ratio_{side}"].notna()
+        & (points[f"bound_{side}"] == "")
+        & points[[f"low_{side}", f"high_{side}"]].isna().all(axis=1)
+        for side in ("x", "y")
+    ]
+    return lacks[0] | lacks[1]
+
+
+def _finding(points: pd.DataFrame, tasks: Sequence[str], baseline: str) -> str:
+    """Count the variants that rose above chance on both tasks, on one of them, and on neither."""
+    first, second = points["ratio_x"].notna(), points["ratio_y"].notna()
+    counts = {
+        "on both": first & second,
+        f"on {ability_name(tasks[0])} alone": first & ~second,
+        f"on {ability_name(tasks[1])} alone": second & ~first,
+        "on neither": ~first & ~second,
     }
-    both = int((~never[tasks[0]] & ~never[tasks[1]]).sum())
-    text = f"Of {counted(len(points), 'architecture')}, {both} learned both."
-    for task, absent in never.items():
-        if absent.any():
-            text += f" {int(absent.sum())} never rose above chance on {ability_name(task)}."
-    return text
+    told = [f"{int(those.sum())} {where}" for where, those in counts.items() if those.any()]
+    count = counted(len(points), "architecture")
+    return f"Of {count} beside {baseline}, above chance: {', '.join(told)}."
 
 
 def _scale(points: pd.DataFrame, side: str) -> Scale:
@@ -199,6 +229,7 @@ def _chart(
             SHAPES.get((x, y), BOTH)
             for x, y in zip(points["bound_x"], points["bound_y"], strict=True)
         ],
+        filled=~_lacks_interval(points),
     )
     of_baseline = {
         "variant": baseline,
@@ -206,13 +237,12 @@ def _chart(
         "y": 1.0,
         "colour": LIGHT["v0"],
         "shape": "circle",
+        "filled": True,
     }
     points = pd.concat([points, pd.DataFrame([of_baseline])], ignore_index=True)
     points = _with_names(points, scales)
     axes = {
-        side: _axis(
-            side, scale, f"{ability_name(task)}: fewer tokens than {baseline}  ←  1  →  more"
-        )
+        side: _axis(side, scale, f"{ability_name(task)}: tokens divided by {baseline}’s")
         for (side, scale), task in zip(scales.items(), tasks, strict=True)
     }
     layers: list[alt.Chart | chart.Specification] = list(_background(scales, axes))
@@ -227,7 +257,14 @@ def _axis(side: str, scale: Scale, title: str) -> alt.X | alt.Y:
         f"{side}:Q",
         title=title,
         scale=scale.vega,
-        axis=ratio_axis(scale.low, scale.edge, scale.high, usual=SIDE, is_vertical=side == "y"),
+        axis=ratio_axis(
+            scale.low,
+            scale.edge,
+            scale.high,
+            usual=SIDE,
+            is_vertical=side == "y",
+            candidates=ROUND,
+        ),
     )
 
 
@@ -257,7 +294,7 @@ def _crosses(
 ) -> list[alt.Chart]:
     """Draw the points, and their intervals as crosses behind them."""
     ends = [f"{end}_{side}" for side in axes for end in ("from", "to")]
-    columns = ["variant", "x", "y", *ends, "colour", "shape", "label_x", "label_y"]
+    columns = ["variant", "x", "y", *ends, "colour", "shape", "filled", "label_x", "label_y"]
     base = alt.Chart(chart.records(points, columns))
     colour = alt.Color("colour:N", scale=None, legend=None)
     lines = base.mark_rule(strokeWidth=1, opacity=0.4)
@@ -268,10 +305,14 @@ def _crosses(
         y=alt.Y("from_y:Q", scale=scales["y"].vega), y2="to_y:Q", x=axes["x"], color=colour
     )
     told = chart.tooltip(("variant:N",), ("label_x:N", "", "x"), ("label_y:N", "", "y"))
-    marks = base.mark_point(filled=True, size=62, opacity=1).encode(
+    inside = alt.condition(
+        "datum.filled", alt.Fill("colour:N", scale=None, legend=None), alt.value(LIGHT["paper"])
+    )
+    marks = base.mark_point(size=52, opacity=1, strokeWidth=1.6).encode(
         x=axes["x"],
         y=axes["y"],
-        color=colour,
+        stroke=alt.Stroke("colour:N", scale=None, legend=None),
+        fill=inside,
         shape=alt.Shape("shape:N", scale=None, legend=None),
         tooltip=told,
     )
@@ -326,7 +367,7 @@ def words_of_bands(scales: dict[str, Scale]) -> Iterator[Box]:
     for side, scale in scales.items():
         if scale.high == scale.edge:
             continue
-        edge = float(scale.pixels(pd.Series([scale.edge]))[0])
+        edge = scale.pixels_of(scale.edge)
         if side == "x":
             yield edge, 0, edge + LINE, length
         else:

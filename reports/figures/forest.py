@@ -26,8 +26,8 @@ FARTHEST = 20.0  # an interval that says no more than this is cut there
 def forest(rows: pd.DataFrame, task: str, metric: str) -> Figure | None:
     """Draw the ratio of each variant on a task, the lowest first, with its 95 % interval.
 
-    Variants with a lower bound in place of a ratio come last. `rows` are those of
-    `StudyData.ratios`. None without a ratio or bound.
+    Variants with a lower bound in place of a ratio come last. A ratio whose interval is not known
+    has no line. `rows` are those of `StudyData.ratios`. None without a ratio or bound.
     """
     rows = known(rows[(rows["task"] == task) & (rows["metric"] == metric)])
     if rows.empty:
@@ -45,9 +45,10 @@ def forest(rows: pd.DataFrame, task: str, metric: str) -> Figure | None:
     low = min(low, lowest / EDGE)
     high = max(high, highest * EDGE)
     # the line of a bound leads to the edge
+    has_line = rows["low"].notna() | rows["high"].notna() | (rows["bound"] != "")
     rows = rows.assign(
-        least=rows["low"].clip(lower=low).fillna(low),
-        most=rows["high"].clip(upper=high).fillna(high),
+        least=rows["low"].clip(lower=low).fillna(low).where(has_line, rows["shown"]),
+        most=rows["high"].clip(upper=high).fillna(high).where(has_line, rows["shown"]),
     )
     panels = []
     for depth, part in rows.groupby("depth"):
@@ -58,13 +59,22 @@ def forest(rows: pd.DataFrame, task: str, metric: str) -> Figure | None:
     name = ability_name(task)
     return figure(
         f"forest-{name}",
-        f"{name}: training tokens over those of {baseline_of(rows)}",
-        "To equal scores. Lines: 95 % confidence intervals over seeds and items, without"
-        " correction for the number of variants. Filled: the interval excludes 1. A triangle is a"
-        " lower bound.",
+        f"{name}: training tokens divided by those of {baseline_of(rows)}",
+        f"To equal {metric}. Logarithmic axis. Lines: 95 % confidence intervals over seeds and"
+        f" items, without correction for the number of architectures.{_of_marks(rows, has_line)}",
         panels,
         wide=True,
     )
+
+
+def _of_marks(rows: pd.DataFrame, has_line: pd.Series) -> str:
+    """Explain filled and hollow marks, and the triangles that are there."""
+    text = " Filled: the interval excludes 1."
+    if not has_line.all():
+        text += " Hollow without a line: the interval is not known."
+    if (rows["bound"] != "").any():
+        text += " A triangle is a bound: the true ratio lies on the side to which it points."
+    return text
 
 
 def _chart(rows: pd.DataFrame, low: float, high: float) -> chart.Specification:

@@ -7,7 +7,7 @@ those of `StudyData.ratios`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -44,14 +44,17 @@ def ratio_axis(
     title: str = "",
     usual: float = WIDE,
     is_vertical: bool = False,
+    candidates: Sequence[float] = TICKS,
 ) -> alt.Axis:
     """Return the axis of ratios with ticks from `low` to `high`; the axis ends at `edge`.
+
+    The ticks are those of the `candidates` that lie on the axis.
 
     A number is left out where it would meet one that says more, the last of all "1x". A `title`
     with its 1 in the middle stands below 1x, as far as there is room. `usual` is the width of the
     axis in pixels where no page makes it another.
     """
-    ticks = [tick for tick in TICKS if low <= tick <= high]
+    ticks = [tick for tick in sorted(candidates) if low <= tick <= high]
     kept = [tick for tick in ticks if len(ticks) < 9 or f"{tick:g}".rstrip("0")[-1] in "125"]
     look: dict[str, Any] = {"values": kept, "grid": True, "format": "~g"}
     if is_vertical:

@@ -73,10 +73,10 @@ def test_a_claim_is_open_while_what_it_needs_has_no_row(tiny: str) -> None:
     seen, judge = CLAIMS.Verdict("confirmed", ""), CLAIMS.if_measured
     assert judge(lambda: seen, {tiny: ["LA", "Llama"]}) is seen
     waiting = judge(lambda: seen, {tiny: ["LA", "Jamba"], "elsewhere": ["LA"]})
-    assert waiting == CLAIMS.Verdict("open", "not measured yet: Jamba, LA")
+    assert waiting == CLAIMS.Verdict("open", "not measured yet: Jamba (tiny); LA (elsewhere)")
     # Mamba is left out of this world, with a reason
     left_out = judge(lambda: seen, {tiny: ["LA", "Mamba"]})
-    assert left_out == CLAIMS.Verdict("open", "could not be measured: Mamba")
+    assert left_out == CLAIMS.Verdict("open", "could not be measured: Mamba (tiny)")
     assert judge(lambda: seen, {tiny: ["LA", "Mamba"]}, may_be_left_out=["Mamba"]) is seen
 
 

@@ -109,13 +109,20 @@ def if_measured(
     left_out = {world: _left_out_of(world) for world in needed}
     pairs = [(world, name) for world, names in needed.items() for name in names]
     lacking = [(world, name) for world, name in pairs if name not in measured[world]]
-    waiting = [name for world, name in lacking if name not in left_out[world]]
+    waiting = [(world, name) for world, name in lacking if name not in left_out[world]]
     if waiting:
-        return Verdict(OPEN, f"not measured yet: {', '.join(dict.fromkeys(waiting))}")
-    unmeasurable = [name for _, name in lacking if name not in may_be_left_out]
+        return Verdict(OPEN, f"not measured yet: {_by_world(waiting)}")
+    unmeasurable = [(world, name) for world, name in lacking if name not in may_be_left_out]
     if unmeasurable:
-        return Verdict(OPEN, f"could not be measured: {', '.join(dict.fromkeys(unmeasurable))}")
+        return Verdict(OPEN, f"could not be measured: {_by_world(unmeasurable)}")
     return rule()
+
+
+def _by_world(pairs: Sequence[tuple[str, str]]) -> str:
+    """List architectures by their worlds: `LSTM, minGRU (tracking); Jamba (mixture)`."""
+    worlds_of = dict.fromkeys(world for world, _ in pairs)
+    names = {world: [name for other, name in pairs if other == world] for world in worlds_of}
+    return "; ".join(f"{', '.join(of_world)} ({world})" for world, of_world in names.items())
 
 
 def _measured_in(world: str) -> set[str]:

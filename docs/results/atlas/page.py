@@ -8,18 +8,21 @@ hand.
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from dreamer_study.flows.atlas.bundled import worlds
-from dreamer_study.flows.atlas.table import Atlas, read_atlas, table
-from dreamer_study.flows.commands.results.atlas import ratio_cell, unmatched_flops
+from dreamer_study.flows.atlas.table import Ability, Atlas, read_atlas, table
+from dreamer_study.flows.commands.results.atlas import best_cell, ratio_cell, unmatched_flops
 from dreamer_study.reports.figures.ability_map import ability_map
 from dreamer_study.reports.figures.forest import forest
 from dreamer_study.reports.figures.rendering import Figure, save
+from dreamer_study.reports.text.numbers import span
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
@@ -100,57 +103,69 @@ def images(atlas: Atlas) -> Iterator[str]:
 
 
 def architectures(atlas: Atlas) -> Iterator[str]:
-    """Yield the table of architectures: ratios, best accuracies, costs, rate; and its marks."""
-    names = [ability.name for ability in atlas.abilities]
-    bests = [f"best {name}" for name in names]
-    settings = ["parameters", f"FLOPs over {atlas.baseline}’s", "learning rate", "seeds"]
-    costs = atlas.architectures.set_index("variant")["flops_per_token"]
-    unmatched = unmatched_flops(atlas)
-    heads = ["architecture", "kind", *names, *bests, *settings]
+    """Yield the table of architectures: ratios, best accuracies, parameters."""
+    measures = [measure.name for measure in atlas.measures]
+    bests = [f"best {ability.name}" for ability in atlas.abilities]
+    heads = ["architecture", "kind", *measures, *bests, "parameters"]
     yield line(heads)
     yield line(["---"] * len(heads))
     for row in table(atlas).to_dict("records"):
-        rate = f"{row['learning_rate']:g}"
-        gap = row["flops_per_token"] / costs[atlas.baseline] - 1
-        apart = f" {UNMATCHED}" if row["variant"] in unmatched else ""
         yield line(
             [
                 row["variant"],
                 kind(row["variant"], study_name(row["study"])),
-                *(ratio_cell(ability, row) for ability in atlas.abilities),
-                *(score(row[f"{name}_best"], atlas) for name in names),
+                *(with_scores(measure, row, atlas) for measure in atlas.measures),
+                *(best_cell(ability, row) for ability in atlas.abilities),
                 f"{row['parameters']:,}",
-                f"{gap:+.1%}{apart}",
-                rate if row["rate_inside"] else f"{rate} (edge)",
-                str(row["seeds"]),
             ]
         )
+
+
+def with_scores(measure: Ability, row: Mapping[str, Any], atlas: Atlas) -> str:
+    """Format a ratio, with the scores that it is about where these end below the baseline's best.
+
+    Example: `2.42x (1.36 to 4.31) † at 47 to 52 %`.
+    """
+    text = ratio_cell(measure, row)
+    low, high = row[f"{measure.name}_score_low"], row[f"{measure.name}_score_high"]
+    best_of_baseline = atlas.rows_of(measure)["baseline_best"].max()
+    if pd.isna(high) or math.isclose(high, best_of_baseline) or measure.metric == "loss":
+        return text
+    return f"{text} at {span(low, high, measure.metric)}"
+
+
+def origins(atlas: Atlas) -> Iterator[str]:
+    """Yield the table of how each row was trained and where, and the one of what has no row."""
+    costs = atlas.architectures.set_index("variant")["flops_per_token"]
+    unmatched = unmatched_flops(atlas)
+    flops = f"FLOPs a token over {atlas.baseline}’s"
+    heads = ["architecture", "size found", flops, "learning rate", "tried", "study", "measured"]
+    yield line(heads)
+    yield line(["---"] * len(heads))
+    rows = atlas.architectures.sort_values(["study", "variant"])
+    for row in rows.to_dict("records"):
+        gap = row["flops_per_token"] / costs[atlas.baseline] - 1
+        apart = f" {UNMATCHED}" if row["variant"] in unmatched else ""
+        rate = f"{row['learning_rate']:g}"
+        study = study_name(row["study"])
+        yield line(
+            [
+                row["variant"],
+                row["searched"],
+                f"{gap:+.1%}{apart}",
+                rate if row["rate_inside"] else f"{rate} (edge)",
+                row["rates_tried"],
+                f"[{study}](studies/{study}.yaml)",
+                f"{row['made']}, version {row['version']}, {row['device']}",
+            ]
+        )
+    for row in atlas.left_out.to_dict("records"):
+        reason = f"not measured: {row['reason']}"
+        yield line([row["variant"], reason, *[""] * (len(heads) - 2)])
     if unmatched:
         yield f"\n{UNMATCHED} marks FLOPs that are not within 2 % of {atlas.baseline}’s.\n"
     if not atlas.architectures["rate_inside"].all():
         yield "\n(edge) marks a learning rate at the edge of those tried.\n"
-
-
-def score(value: float, atlas: Atlas) -> str:
-    """Format a best score: an accuracy in per cent, or a loss."""
-    if pd.isna(value):
-        return "–"
-    is_loss = atlas.abilities[0].metric == "loss"
-    return f"{value:.2f}" if is_loss else f"{100 * value:.1f} %"
-
-
-def origins(atlas: Atlas) -> Iterator[str]:
-    """Yield the table of where the rows come from, and the one of what has no row."""
-    yield line(["architecture", "found", "rates tried", "study", "measured"])
-    yield line(["---"] * 5)
-    rows = atlas.architectures.sort_values(["study", "variant"])
-    for row in rows.to_dict("records"):
-        measured = f"{row['made']}, version {row['version']}, {row['device']}"
-        study = study_name(row["study"])
-        link = f"[{study}](studies/{study}.yaml)"
-        yield line([row["variant"], row["searched"], row["rates_tried"], link, measured])
-    for row in atlas.left_out.to_dict("records"):
-        yield line([row["variant"], f"not measured: {row['reason']}", "", "", ""])
 
 
 def study_name(study: str) -> str:

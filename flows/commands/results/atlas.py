@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,16 @@ from dreamer_study.flows.atlas.table import AT_LEAST, Ability, Atlas, read_atlas
 from dreamer_study.flows.commands.tables import console, print_csv, print_table
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import naming
-from dreamer_study.reports.text.numbers import interval, listed, times
+from dreamer_study.reports.text.numbers import NOTHING, interval, listed, times
 from dreamer_study.reports.text.ratios import LEAST, MOST
 
 FIRST = "mixture"  # the world that is shown where none is named
 DRAWN = (".svg", ".pdf", ".png")
 NOT_REACHED = "†"
 OWN = "*"
+NO_INTERVAL = "no interval"
+NEVER_ABOVE = "never above chance"
+OF = " of "  # between the seeds that learned and all seeds
 MATCHED = 0.02  # of the baseline's FLOPs
 
 
@@ -88,15 +91,14 @@ def _cells(shown: Atlas, row: Mapping[str, Any]) -> dict[str, object]:
     name = row["variant"]
     if name in shown.own:
         name += f" {OWN}"
-    abilities = {ability.name: ratio_cell(ability, row) for ability in shown.abilities}
+    ratios = {measure.name: ratio_cell(measure, row) for measure in shown.measures}
+    bests = {f"best {ability.name}": best_cell(ability, row) for ability in shown.abilities}
     return {
         "architecture": name,
-        **abilities,
+        **ratios,
+        **bests,
         "parameters": row["parameters"],
-        "FLOPs/token": row["flops_per_token"],
         "rate": f"{row['learning_rate']:g}",
-        "tokens/s": row["tokens_per_second"],
-        "seeds": row["seeds"],
     }
 
 
@@ -107,32 +109,44 @@ def ratio_cell(ability: Ability, row: Mapping[str, Any]) -> str:
         return "1x"
     if pd.isna(values["ratio"]):
         near_chance = row[f"{ability.name}_near_chance"]
-        return "never above chance" if pd.notna(near_chance) and near_chance else "none"
-    text = times(values["ratio"])
+        return NEVER_ABOVE if pd.notna(near_chance) and near_chance else "none"
     if values["bound"]:
-        text = f"{LEAST if values['bound'] == AT_LEAST else MOST} {text}"
-    else:
-        text += f" ({interval(values) or 'no interval'})"
+        return f"{LEAST if values['bound'] == AT_LEAST else MOST} {times(values['ratio'])}"
+    text = f"{times(values['ratio'])} ({interval(values) or NO_INTERVAL})"
     reached = row[f"{ability.name}_reached"]
     is_short = pd.notna(reached) and not reached
     return f"{text} {NOT_REACHED}" if is_short else text
 
 
+def best_cell(ability: Ability, row: Mapping[str, Any]) -> str:
+    """Format the best score of an ability: `35.1 % (1 of 4)`, where one seed of four learned it."""
+    best = row[f"{ability.name}_best"]
+    if pd.isna(best):
+        return NOTHING
+    if ability.metric == "loss":
+        return f"{best:.2f}"
+    text = f"{100 * best:.1f} %"
+    learned = row[f"{ability.name}_seeds_learned"]
+    is_divided = pd.notna(learned) and 0 < learned < row["seeds"]
+    return f"{text} ({learned:.0f} of {row['seeds']})" if is_divided else text
+
+
 def _remarks(shown: Atlas) -> list[str]:
-    """Say what the table is, and what it lacks."""
+    """Say what the table is, what its signs mean, and what it lacks."""
     architectures = shown.architectures
+    baseline = shown.baseline
     made = sorted(set(architectures["made"]))
-    seeds = sorted(set(architectures["seeds"]))
-    abilities = listed([ability.name for ability in shown.abilities])
+    rows = table(shown).to_dict("records")
+    ratios = [ratio_cell(measure, row) for row in rows for measure in shown.measures]
+    bests = [best_cell(ability, row) for row in rows for ability in shown.abilities]
     lines = [
-        f"{shown.world}: training tokens over those of {shown.baseline} to equal {abilities}, with"
-        f" 95 % intervals over seeds and items; below 1x fewer. {NOT_REACHED}: best below"
-        f" {shown.baseline}'s by more than two standard errors. {LEAST}: a lower bound, of what"
-        f" never rose above chance where {shown.baseline} did. {MOST}: an upper bound. Seeds:"
-        f" {_span(seeds)}. Measured {_span(made)}.",
+        f"{shown.world}: training tokens divided by those of {baseline}, to equal"
+        f" {_what_is_equal(shown)}; below 1x fewer, with 95 % intervals over seeds and items.",
+        *(f"{sign}: {meaning}" for sign, meaning in _signs(baseline, ratios, bests).items()),
+        f"Measured {_span(made)}, {_span(sorted(set(architectures['seeds'])))} seeds each.",
     ]
     if shown.own:
-        lines.append(f"{OWN}: trained by your study; tokens/s of other machines do not compare.")
+        lines.append(f"{OWN}: trained by your study.")
     at_edge = architectures[~architectures["rate_inside"].astype(bool)]
     if len(at_edge):
         names = ", ".join(at_edge["variant"])
@@ -141,10 +155,34 @@ def _remarks(shown: Atlas) -> list[str]:
         )
     unmatched = [f"{name} ({gap:+.0%})" for name, gap in unmatched_flops(shown).items()]
     if unmatched:
-        lines.append(f"FLOPs not within 2 % of {shown.baseline}'s: {', '.join(unmatched)}")
+        lines.append(f"FLOPs not within 2 % of {baseline}'s: {', '.join(unmatched)}")
     for row in shown.left_out.to_dict("records"):
         lines.append(f"not measured: {row['variant']}: {row['reason']}")
     return lines
+
+
+def _what_is_equal(shown: Atlas) -> str:
+    """Say what both have reached: `accuracy on expressions and on recall`, or `loss`."""
+    if shown.abilities[0].metric == "loss":
+        return "loss"
+    return "accuracy on " + listed([ability.name for ability in shown.abilities])
+
+
+def _signs(baseline: str, ratios: Sequence[str], bests: Sequence[str]) -> dict[str, str]:
+    """Explain the signs that cells of the table have."""
+    meanings = {
+        NOT_REACHED: f"its best lies below {baseline}'s by more than two standard errors; the"
+        " ratio is about what it reached",
+        LEAST: "a lower bound: its mean over seeds stayed below what guessing can reach",
+        MOST: f"an upper bound: its first checkpoint was above {baseline}'s best",
+        NO_INTERVAL: "without one of the seeds, both have no score in common",
+    }
+    signs = {
+        sign: meaning for sign, meaning in meanings.items() if any(sign in cell for cell in ratios)
+    }
+    if any(OF in cell for cell in bests):
+        signs[f"1{OF}4"] = "of four seeds, one ended above what guessing can reach"
+    return signs
 
 
 def unmatched_flops(shown: Atlas) -> dict[str, float]:

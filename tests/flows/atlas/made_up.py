@@ -32,6 +32,7 @@ SPEEDS = {
     "LSTM": (0.7, 0.0),
     "Late": (1.0, 1.0),
 }
+NEVER = {("DR", "world_recall", 2)}  # variant, task and seed
 
 
 def settings(name: str, variants: Sequence[str], **changes: Any) -> dict[str, Any]:
@@ -136,6 +137,8 @@ def _evaluated(
     """Make the rows of an evaluation: accuracies that rise with the logarithm of the tokens."""
     chance = TASKS[task]
     speed = SPEEDS[variant][list(TASKS).index(task)]
+    if (variant, task, seed) in NEVER:
+        speed = 0.0
     learned = np.clip(speed * np.log2(at["tokens"] / 1000) / 6 + 0.03 * seed, 0, 1)
     accuracy = chance + (1 - chance) * learned * (speed > 0)
     drawn = np.random.default_rng([seed, len(variant), at["tokens"]]).random(ITEMS)

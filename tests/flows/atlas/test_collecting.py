@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 
 from dreamer_study.flows.atlas import bundled
-from dreamer_study.flows.atlas.architectures import RATIOS_AND_BESTS
+from dreamer_study.flows.atlas.architectures import WITH_BESTS
 from dreamer_study.flows.atlas.collecting import collect
 from dreamer_study.flows.atlas.table import read_folder
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.sql.results import connect, query
+from dreamer_study.sql.results import ask, connect, query
 from dreamer_study.sql.statistics.compute import compute_statistics
 from tests.flows.atlas.made_up import family
 
@@ -82,7 +82,7 @@ def recompute(world: str) -> pd.DataFrame:
             connection.execute(f"delete from {table} where study_id <> ({one})")
             connection.execute(f"update {table} set study_id = 'all'")
         compute_statistics(connection, "all", replicates=replicates, baselines=["LA"])
-        return connection.execute(RATIOS_AND_BESTS, ["all"]).df()
+    return ask(together, WITH_BESTS, study="all")
 
 
 def test_what_is_known_of_an_architecture(world: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,27 @@ def test_the_table_ranks_all_architectures(capsys: pytest.CaptureFixture[str]) -
     assert names == [*learned_both, "Llama", "LSTM"], "the lowest mean ratio first"
     assert lines[names.index("Llama")].split()[1] == "≥", "it never rose above chance"
     assert "not measured: Mamba: 1,000 tokens/s" in lines
+
+
+def test_a_best_says_where_some_seeds_alone_have_learned(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["atlas", "tiny"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (of_dr,) = [line for line in lines if line.startswith("DR ")]
+    assert re.search(r"\d % \(2 of 3\) +\d", of_dr)
+    divided = [line.split()[0] for line in lines if re.search(r"\d % \(\d of 3\)", line)]
+    assert divided == ["DR"]
+
+
+def test_the_average_of_abilities_has_a_ratio_too(capsys: pytest.CaptureFixture[str]) -> None:
+    frame = dreamer_study.atlas("tiny").set_index("variant")
+    assert frame.loc["LA", "average_ratio"] == 1
+    assert frame.loc["RWKV", "average_low"] < frame.loc["RWKV", "average_ratio"]
+    learned = frame[["expressions_seeds_learned", "recall_seeds_learned"]]
+    assert list(learned.loc["LA"]) == [3, 3]
+    assert list(learned.loc["Llama"]) == [0, 3]
 
 
 def test_the_values_have_their_origin(capsys: pytest.CaptureFixture[str]) -> None:

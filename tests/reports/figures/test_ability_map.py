@@ -67,7 +67,7 @@ def test_what_never_learned_lies_in_a_band_beyond_all_ratios() -> None:
     rows += [row("Nothing", TASKS[0]), measured("Nothing", TASKS[1], 0.8)]
     figure = ability_map(pd.DataFrame(rows), ["V1"])
     assert figure.finding == (
-        "Of 5 architectures, 3 learned both. 2 never rose above chance on expressions."
+        "Of 5 architectures beside LA, above chance: 3 on both, 2 on recall alone."
     )
     assert "grey bands" in figure.caption
     assert "triangle" not in figure.caption
@@ -78,6 +78,29 @@ def test_what_never_learned_lies_in_a_band_beyond_all_ratios() -> None:
     )
     places = names(figure).set_index("variant")["place_x"]
     assert places[["Bound", "Nothing"]].min() > 1.2 * 1.5, "beyond the ends of all intervals"
+
+
+def test_intervals_in_a_band_have_places_of_their_own() -> None:
+    rows = [measured(f"V{number}", task, 1.2) for number in range(3) for task in TASKS]
+    for number in range(13):
+        rows += [row(f"Never{number}", TASKS[0]), measured(f"Never{number}", TASKS[1], 0.8)]
+    places = names(ability_map(pd.DataFrame(rows)))
+    in_band = places[places["variant"].str.startswith("Never")]["place_x"]
+    assert in_band.is_unique
+
+
+def test_a_ratio_without_an_interval_is_hollow() -> None:
+    rows = [measured(f"V{number}", task, 1.2) for number in range(3) for task in TASKS]
+    figure = ability_map(pd.DataFrame(rows + [row("Alone", TASKS[0], ratio=0.5)]))
+    assert "hollow" in figure.caption
+    frames = [
+        pd.read_csv(io.StringIO(text))
+        for text in figure.panels[0].specification["datasets"].values()
+    ]
+    (points,) = [frame for frame in frames if "filled" in frame]
+    assert list(points.loc[~points["filled"], "variant"]) == ["Alone"]
+    with_intervals = ability_map(pd.DataFrame([*rows, measured("Alone", TASKS[0], 0.5)]))
+    assert "hollow" not in with_intervals.caption
 
 
 def test_no_name_lies_on_the_words_of_a_band() -> None:
@@ -141,6 +164,21 @@ def test_a_forest_has_the_lowest_ratio_first_and_lower_bounds_last() -> None:
     assert panel.description.startswith("Ratios: A 0.50x (0.33 to 0.75); B 2.00x")
     assert panel.description.endswith("Bound at least 1.50x.")
     assert forest(rows, TASKS[1], "accuracy") is None
+
+
+def test_a_ratio_without_an_interval_has_no_line_in_a_forest() -> None:
+    rows = pd.DataFrame([measured("Measured", TASKS[0], 2.0), row("Alone", TASKS[0], ratio=0.5)])
+    rows.loc[2] = row("Bound", TASKS[0], low=1.5)
+    figure = forest(rows, TASKS[0], "accuracy")
+    frames = [
+        pd.read_csv(io.StringIO(text))
+        for text in figure.panels[0].specification["datasets"].values()
+    ]
+    (lines,) = [frame for frame in frames if "least" in frame]
+    lengths = (lines["most"] / lines["least"]).set_axis(lines["variant"])
+    assert lengths["Alone"] == 1
+    assert min(lengths["Measured"], lengths["Bound"]) > 1
+    assert "Hollow without a line" in figure.caption
 
 
 def test_panels_name_their_depth_where_there_are_several() -> None:
