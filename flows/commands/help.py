@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+import dreamer_study.flows.atlas
 import dreamer_study.flows.study.presets
 from dreamer_study.flows.progress.colour import FAILED, painted
 from dreamer_study.flows.progress.folding import fold, reading_width, width_of
@@ -29,6 +30,12 @@ def preset_names() -> list[str]:
     """List the presets by their files, without loading what reads them."""
     folder = Path(dreamer_study.flows.study.presets.__path__[0])
     return sorted(file.stem for file in folder.glob("*.yaml"))
+
+
+def world_names() -> list[str]:
+    """List the worlds of the atlas by their folders, without loading what reads them."""
+    folder = Path(dreamer_study.flows.atlas.__path__[0])
+    return sorted(recipe.parent.name for recipe in folder.glob("worlds/*/recipe.yaml"))
 
 
 class OneLine(argparse.ArgumentParser):

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from dreamer_study.flows.commands.arguments.shared import add_json
-from dreamer_study.flows.commands.help import FILES, FOLDERS, Command, Commands, preset_names
+from dreamer_study.flows.commands.help import (
+    FILES,
+    FOLDERS,
+    Command,
+    Commands,
+    preset_names,
+    world_names,
+)
 
 
 def add_begin(commands: Commands) -> None:
@@ -73,14 +80,15 @@ def _add_new(commands: Commands) -> None:
         "--module",
         metavar="FILE[:CLASS]",
         complete=FILES,
-        help="a Python file with your model classes, in the folder of the study file, or one of the"
-        " classes",
+        help="a Python file in the folder of the study file: its model classes, or with :CLASS one"
+        " of them",
     )
     new.option(
         "--atlas",
         metavar="WORLD",
-        help="compare your model with the architectures of the atlas: their data, recipe and search"
-        " of the learning rate; your model alone is trained",
+        help=f"with --module, compare your model with the architectures of a world of the atlas"
+        f" ({', '.join(world_names())}): their data, recipe and search of the learning rate; your"
+        " model alone is trained",
     )
 
 

@@ -11,7 +11,7 @@ from dreamer_study.flows.commands.arguments.shared import (
     add_study,
     add_trust,
 )
-from dreamer_study.flows.commands.help import STUDIES, Commands
+from dreamer_study.flows.commands.help import STUDIES, Commands, world_names
 
 
 def add_results(commands: Commands) -> None:
@@ -42,7 +42,7 @@ def _add_atlas(commands: Commands) -> None:
     atlas = commands.add(
         "atlas",
         "results.atlas:atlas",
-        "Show published architectures by the tokens that they need, and where yours stands.",
+        "Show how many training tokens published architectures need, and where yours stands.",
         more="The rows come with the package. `dreamer new FILE --module FILE --atlas WORLD` writes"
         " the study that trains your model beside them.",
         examples=[
@@ -52,7 +52,10 @@ def _add_atlas(commands: Commands) -> None:
         ],
     )
     atlas.option(
-        "world", nargs="?", metavar="WORLD", help="the problems that were learned (default mixture)"
+        "world",
+        nargs="?",
+        metavar="WORLD",
+        help=f"the problems that were learned: {', '.join(world_names())} (default mixture)",
     )
     atlas.option(
         "--with",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dreamer_study.flows.commands.help import FOLDERS, STUDIES, Command
 
-A_STUDY = "a preset's name, a study file (YAML), or the folder of a study"
-RESULTS = f"{A_STUDY}; also a results file (.duckdb) or a published folder"
+A_STUDY = "a preset, a study file (YAML), or the folder of a study"
+RESULTS = (
+    "a preset, a study file, the folder of a study, a results file (.duckdb) or a published folder"
+)
 
 
 def add_study(to: Command, help: str = A_STUDY) -> None:
