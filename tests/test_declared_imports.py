@@ -9,7 +9,11 @@ from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
+
 from tests.one_name import FOLDERS, NAME
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = (

@@ -34,6 +34,7 @@ def test_a_plain_shape_is_not(source: str) -> None:
     assert not list(dense_places(source))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_no_file_has_a_dense_place(folder: str) -> None:
     places = [

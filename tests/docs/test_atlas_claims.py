@@ -35,6 +35,7 @@ def tiny(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "tiny"
 
 
+@pytest.mark.slow
 def test_a_mean_of_ratios_is_their_geometric_mean(tiny: str) -> None:
     ratios = read_atlas(tiny).ratios
     is_average = (ratios["task"] == "average") & (ratios["metric"] == "accuracy")
@@ -50,6 +51,7 @@ def test_a_mean_of_ratios_is_their_geometric_mean(tiny: str) -> None:
     assert inverse.value == pytest.approx(1 / own["DR"])
 
 
+@pytest.mark.slow
 def test_ratios_over_another_architecture_than_the_baseline(tiny: str) -> None:
     over_llama = CLAIMS.ratios_over(tiny, "Llama", "world_recall")
     ratios = read_atlas(tiny).ratios
@@ -61,6 +63,7 @@ def test_ratios_over_another_architecture_than_the_baseline(tiny: str) -> None:
     assert over_llama["LSTM"].lies_above(1)
 
 
+@pytest.mark.slow
 def test_the_best_accuracy_is_at_one_checkpoint(tiny: str) -> None:
     best = CLAIMS.best_accuracy(tiny, "RWKV", "world_recall")
     ratios = read_atlas(tiny).ratios
@@ -69,6 +72,7 @@ def test_the_best_accuracy_is_at_one_checkpoint(tiny: str) -> None:
     assert best.low < best.value < best.high
 
 
+@pytest.mark.slow
 def test_a_claim_is_open_while_what_it_needs_has_no_row(tiny: str) -> None:
     seen, judge = CLAIMS.Verdict("confirmed", ""), CLAIMS.if_measured
     assert judge(lambda: seen, {tiny: ["LA", "Llama"]}) is seen

@@ -144,6 +144,7 @@ def test_curves_as_documented_have_factors_and_a_report(
     assert "looped" in Path("curves.html").read_text()
 
 
+@pytest.mark.slow
 def test_intervals_take_the_resamples_that_the_study_asks_for(tmp_path: Path) -> None:
     path = tmp_path / "mine.duckdb"
     curves = {variant: {"t": {1e6: [0, 0, 1, 0], 2e6: [1, 0, 1, 1]}} for variant in ("LA", "DR")}
@@ -187,6 +188,7 @@ def folders(capsys: pytest.CaptureFixture[str], plan: Plan, *options: str) -> li
     ]
 
 
+@pytest.mark.slow
 def test_the_lines_generate_an_answer(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     (folder,) = folders(capsys, plan, "--model", "LA-2", "--seed", "1")
     assert folder == str(plan.runs[1].folder / "checkpoints/000000000003000")
@@ -201,6 +203,7 @@ def test_the_lines_generate_an_answer(plan: Plan, capsys: pytest.CaptureFixture[
     assert made["network"](torch.tensor([[1, 2, 3]])).shape == (1, 3, vocabulary)
 
 
+@pytest.mark.slow
 def test_every_checkpoint_is_listed_when_asked_for(
     plan: Plan, capsys: pytest.CaptureFixture[str]
 ) -> None:

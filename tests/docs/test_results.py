@@ -13,6 +13,7 @@ def test_a_table_is_that_of_the_ratios(page: str) -> None:
     assert TABLES.with_table(text, TABLES.pages()[page]) == text
 
 
+@pytest.mark.slow
 def test_the_page_of_the_atlas_is_that_of_the_rows_in_the_package() -> None:
     page = script("atlas/page.py")
     text = (RESULTS / "atlas" / "README.md").read_text(encoding="utf-8")

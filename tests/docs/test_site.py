@@ -14,6 +14,8 @@ import pytest
 from dreamer_study.flows.commands.parser import GROUPS
 from dreamer_study.flows.study.schema import study_schema
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).resolve().parents[2]
 # what a browser fetches by itself: links of <a> are for the reader to follow
 FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "object": "data"}
@@ -130,7 +132,6 @@ def test_the_log_is_not_in_the_navigation(site: Path) -> None:
     assert "log.html" not in navigation
 
 
-@pytest.mark.slow
 def test_every_dead_link_is_an_error(tmp_path: Path) -> None:
     """All are in one build, and all warnings are of them: each warning alone ends such a build."""
     copy = tmp_path / "project"

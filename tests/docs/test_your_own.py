@@ -41,6 +41,7 @@ def test_the_page_has_its_files() -> None:
     assert PAGE.count("```") == 2 * len(FILES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_of_the_page_is_right_and_planned(
     here: Path, capsys: pytest.CaptureFixture[str], name: str
@@ -79,6 +80,7 @@ def test_benchmarks_of_the_page_are_read_as_it_says(here: Path) -> None:
         assert task.doc_to_target(task.eval_docs[0]) == right
 
 
+@pytest.mark.slow
 def test_right_answers_of_the_page_score_behind_the_blank_that_models_write(here: Path) -> None:
     study = load_study("my-benchmarks.yaml")
     for benchmark in study.own_benchmarks:

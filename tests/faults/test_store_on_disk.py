@@ -21,6 +21,8 @@ from tests.flows.prepared import with_both
 from tests.flows.small_study import small_study
 from tests.waiting import PATIENCE_SECONDS, until
 
+pytestmark = pytest.mark.slow
+
 YEAR = 365 * 86400
 
 
@@ -80,7 +82,6 @@ def test_a_clock_that_jumps_changes_nothing(stopped: Path, shift: float) -> None
     assert made == []
 
 
-@pytest.mark.slow
 def test_a_study_whose_folder_is_moved_ends_and_goes_on_when_it_is_back(tmp_path: Path) -> None:
     root, away, log = with_both(tmp_path / "run"), tmp_path / "elsewhere", tmp_path / "log"
     study = small_study(tmp_path, tokens=30_000, save_every_seconds=0, seeds=[0, 1])

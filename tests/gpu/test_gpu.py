@@ -77,6 +77,7 @@ def assert_near_the_reference(
         assert (one.cpu().double() - other).norm() < 0.02 * other.norm()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experts", [12, 1100], ids=["12", "more than one grouped product takes"])
 def test_experts_of_which_half_have_no_token(device: torch.device, experts: int) -> None:
     torch.manual_seed(0)

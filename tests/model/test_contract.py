@@ -57,6 +57,7 @@ def write_own_run(root: Path, name: str, values: dict[str, Any], **training: Any
     return write_run_of(described(name, values), root, **training)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "values"), OWN)
 def test_a_run_that_is_stopped_ends_with_the_bits_of_one_that_is_not(
     tmp_path: Path, name: str, values: dict[str, Any]
@@ -76,6 +77,7 @@ def test_a_run_that_is_stopped_ends_with_the_bits_of_one_that_is_not(
         assert models[0].module.head.weight is models[0].module.tokens.weight
 
 
+@pytest.mark.slow
 def test_noise_of_random_and_numpy_is_the_same_after_a_stop(tmp_path: Path) -> None:
     whole, parts = (
         write_run_of(described("GlobalNoise", {}), tmp_path / place) for place in ("whole", "parts")
@@ -89,6 +91,7 @@ def test_noise_of_random_and_numpy_is_the_same_after_a_stop(tmp_path: Path) -> N
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.slow
 def test_another_version_of_an_imported_package_is_another_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +152,7 @@ def test_scores_and_answers_are_those_of_plain_forward_passes(
         assert written == row[len(prompt) :]
 
 
+@pytest.mark.slow
 def test_every_method_of_the_contract_may_be_a_class_of_its_own(tmp_path: Path) -> None:
     network = own("Whole", {})
     # wrapped, or with a test of their own (training/test_recipe.py)
@@ -190,6 +194,7 @@ def test_no_row_is_read_beyond_the_sequence_length() -> None:
         assert found == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_table_that_is_no_buffer_is_on_the_device_of_the_model(tmp_path: Path) -> None:
     run = write_own_run(tmp_path, "Table", {})
     train(run, trust_code=True)

@@ -458,6 +458,7 @@ class Slots(nn.Module):
         return Attended((x_TH @ keys.T).softmax(dim=-1) @ values)
 
 
+@pytest.mark.slow
 def test_another_attention_is_not_compiled(monkeypatch, as_gpu):
     monkeypatch.setitem(ATTENTIONS, "slots", Slots)
     monkeypatch.setitem(MIXTURES, "with slots", (("depth", "sequence"), ("slots",), ("experts",)))

@@ -155,6 +155,7 @@ def variant_of(baseline: DreamerConfig, depth_attention: bool) -> DreamerConfig:
     return dataclasses.replace(baseline, recurrent=True, depth_attention=depth_attention)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     st.builds(

@@ -101,6 +101,7 @@ texts = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(responses=texts)
 def test_vectorised_rules_agree_with_pythons_own(tmp_path_factory, responses):
@@ -190,6 +191,7 @@ def stage(name: str, files: list[Path], folder: Path) -> Callable[..., dict[str,
     return partial({"traces": strip_traces, "clean": clean}[name], folder / "in")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["read", "traces", "clean"])
 def test_an_interrupted_stage_goes_on_where_it_was(
     name: str, files: list[Path], tmp_path: Path

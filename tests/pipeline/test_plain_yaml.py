@@ -26,6 +26,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_text_that_unfolds_to_more_is_refused_in_a_line(tmp_path: Path, bomb: str) -> None:
     text, words = BOMBS[bomb]
@@ -40,6 +41,7 @@ def test_a_text_that_unfolds_to_more_is_refused_in_a_line(tmp_path: Path, bomb: 
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_keys_and_values_are_counted_together() -> None:
     text = "\n".join(f"k{row}: 1" for row in range(60_000))
     with pytest.raises(yaml.YAMLError, match="more than 100,000 values"):

@@ -25,6 +25,7 @@ from tests.sql.processes import shell
 # --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_writer_creates_the_file_for_older_shells_too(new_path):
     with results.connect(new_path) as connection:
         version = connection.execute(
@@ -61,6 +62,7 @@ def test_a_file_of_another_kind_is_refused(new_path):
         assert str(new_path) in one_line(error)
 
 
+@pytest.mark.slow
 def test_a_corrupt_file_is_told_with_the_way_out_whatever_meets_the_damage(path):
     results.ingest(path, {"items": items(5000)})
     content, told = bytearray(path.read_bytes()), []
@@ -96,6 +98,7 @@ def test_tables_that_are_not_ours_are_refused(new_path):
     assert new_path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_second_opening_keeps_rows_and_declarations(path):
     with results.connect(path) as connection:
         connection.execute("insert into studies (study_id) values ('s')")
@@ -110,6 +113,7 @@ def test_a_second_opening_keeps_rows_and_declarations(path):
         assert connection.execute("select study_id from studies").fetchall() == [("s",)]
 
 
+@pytest.mark.slow
 def test_a_file_from_before_a_table_is_read_by_views_of_this_program_and_gets_the_table_from_a_writer(
     path,
 ):
@@ -131,6 +135,7 @@ def test_a_file_from_before_a_table_is_read_by_views_of_this_program_and_gets_th
             assert connection.execute(f"select count(*) from {table}").fetchall() == [(0,)]
 
 
+@pytest.mark.slow
 def test_readers_neither_need_nor_take_the_right_to_write(path):
     with results.connect(path) as connection:
         connection.execute("update schema_version set digest = 'older views'")
@@ -155,6 +160,7 @@ def test_a_file_of_other_tables_is_refused_and_says_what_to_do(path, step, read_
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_reader_of_an_empty_file_is_told_and_a_writer_makes_the_tables(new_path):
     new_path.parent.mkdir()
     duckdb.connect(str(new_path)).close()  # as a kill leaves it between creation and tables
@@ -206,6 +212,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_file_whose_first_writer_was_killed_is_opened(tmp_path, read_only):
     path = tmp_path / "it's.duckdb"
@@ -221,6 +228,7 @@ READS = "select content from read_text('{secret}')"
 WRITES = "select count(*)::varchar from enable_profiling(format = 'json', save_location = '{mine}')"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reaches", [READS, WRITES])
 @pytest.mark.parametrize("hidden_in", ["view", "macro"])
 def test_the_sql_of_a_strangers_file_reaches_no_other_file(path, tmp_path, reaches, hidden_in):
@@ -264,6 +272,7 @@ def test_the_sql_of_a_strangers_file_reaches_no_other_file(path, tmp_path, reach
 # ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "read_only"), [("read-only", False), ("read-write", True)])
 def test_a_held_file_names_the_holder(path, mode, read_only):
     with shell(path, mode) as holder:
@@ -274,6 +283,7 @@ def test_a_held_file_names_the_holder(path, mode, read_only):
             assert count(path, "studies") == 0
 
 
+@pytest.mark.slow
 def test_a_file_held_for_a_moment_is_waited_for(path):
     with shell(path, "read-write") as holder:
         Timer(1, holder.kill).start()

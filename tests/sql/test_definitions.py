@@ -55,6 +55,7 @@ def test_kept_views_hold_what_the_views_of_the_file_hold(tmp_path: Path) -> None
     connection.close()
 
 
+@pytest.mark.slow
 def test_kept_views_know_of_one_study_and_the_file_of_all(tmp_path: Path) -> None:
     path = whole_study(tmp_path / "results.duckdb")
     connection = connect(path, read_only=True)

@@ -39,6 +39,7 @@ def path(tmp_path):
     return file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["parquet", "csv"])
 def test_every_table_and_view_is_written_and_reads_back(path, tmp_path, format):
     folder = tmp_path / "it's here" / "export"
@@ -57,6 +58,7 @@ def test_every_table_and_view_is_written_and_reads_back(path, tmp_path, format):
     assert len(duckdb.execute(read, [str(folder / f"items.{format}")]).df()) == 0
 
 
+@pytest.mark.slow
 def test_no_cell_of_csv_is_run_by_a_spreadsheet(path, tmp_path):
     run, kept = ["=1+1", "+x", "-x", "@x", "\tx", "\r=x", "-1\n"], ["+1", "-.5", "-1e-3", "a=1", ""]
     with duckdb.connect(str(path)) as connection:
@@ -72,6 +74,7 @@ def test_no_cell_of_csv_is_run_by_a_spreadsheet(path, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_no_head_of_csv_is_run_by_a_spreadsheet(path, tmp_path):
     heads = ["=cmd|' /C calc'!A0", "@x", "-1.5", 'a "quoted" head', "\t=x"]
     with duckdb.connect(str(path)) as connection:
@@ -114,6 +117,7 @@ def test_what_cannot_be_written_is_named_and_leaves_nothing(path, tmp_path):
     assert (tmp_path / "export" / "my view.parquet").exists()
 
 
+@pytest.mark.slow
 def test_a_copy_afresh_holds_nothing_that_was_deleted(path, tmp_path):
     with results.connect(path) as connection:
         for study, config in (("old", "unpublished"), ("new", None)):
@@ -136,6 +140,7 @@ def test_a_copy_afresh_holds_nothing_that_was_deleted(path, tmp_path):
     assert version["storage_version"].startswith("v1.2")
 
 
+@pytest.mark.slow
 def test_folders_with_other_files_are_left_alone(path, tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -187,6 +192,7 @@ def database(tmp_path_factory):
     return entered(path, tables | {"curation": curation()}, replicates=50)
 
 
+@pytest.mark.slow
 def test_every_question_has_an_answer(database):
     page = answered(PAGE.read_text(), database)
     assert len(QUERY.findall(page)) == 13
@@ -203,6 +209,7 @@ def answer(database, number):
     return results.query(database, QUERY.findall(PAGE.read_text())[number])
 
 
+@pytest.mark.slow
 def test_items_that_one_model_solves_are_counted_over_all_pairs_of_seeds(database):
     solved = results.query(
         database, f"from items join runs using (run_id) where items.tokens = {POINTS[-1]}"
@@ -224,6 +231,7 @@ def test_items_that_one_model_solves_are_counted_over_all_pairs_of_seeds(databas
             assert getattr(row, column) == pytest.approx(counted)
 
 
+@pytest.mark.slow
 def test_the_use_of_experts_has_a_row_for_each_model_and_depth(database):
     found = answer(database, 12)
     assert list(zip(found["variant"], found["depth"], strict=True)) == [
@@ -239,6 +247,7 @@ def test_the_use_of_experts_has_a_row_for_each_model_and_depth(database):
     assert found["gini_of_the_model"].iloc[0] == 0
 
 
+@pytest.mark.slow
 def test_a_query_without_an_answer_gets_one_and_an_old_one_goes(database):
     asked = "# A question\n\n```sql\nselect 1 as one, 'a' as name;\n```\n"
     page = f"{asked}\n```text\none  name\n  1  a\n```\n\nAnd more.\n"

@@ -26,6 +26,7 @@ from tests.sql.processes import shell, start, stopped_while_opening
 from tests.waiting import PATIENCE_SECONDS
 
 
+@pytest.mark.slow
 def test_entering_twice_changes_nothing(path, tmp_path):
     pq.write_table(items(5), tmp_path / "items.parquet")
     tables = {
@@ -46,6 +47,7 @@ def test_entering_twice_changes_nothing(path, tmp_path):
         assert [count(path, table) for table in tables] == [1, 1, 5, 1]
 
 
+@pytest.mark.slow
 def test_a_row_entered_again_replaces_only_the_columns_given(path):
     results.ingest(
         path, {"runs": rows({"study_id": "s", "run_id": "r", "seed": 3, "status": "running"})}
@@ -64,6 +66,7 @@ def test_of_several_rows_with_one_key_the_last_counts(path, tmp_path):
     assert results.query(path, "select loss from steps")["loss"].tolist() == [1.0]
 
 
+@pytest.mark.slow
 def test_items_replace_those_of_their_evaluation_and_no_others(path):
     results.ingest(
         path,
@@ -105,6 +108,7 @@ def test_rows_that_do_not_fit_are_refused(path, table, given, said):
     one_line(error)
 
 
+@pytest.mark.slow
 def test_a_run_whose_tokens_go_back_is_refused(path):
     steps = [
         {"run_id": "r", "step": n, "tokens": tokens} for n, tokens in ((1, 10), (2, 20), (3, 15))
@@ -130,6 +134,7 @@ def test_files_that_cannot_be_read_are_named(path, tmp_path):
         one_line(error)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_and_nothing_is_changed(path):
     results.ingest(path, {"items": items(3)})
     with (
@@ -142,6 +147,7 @@ def test_a_full_disk_is_told_and_nothing_is_changed(path):
     assert results.ingest(path, {"items": items(4)}) == {"items": 4}
 
 
+@pytest.mark.slow
 def test_computed_rows_stay_where_the_disk_is_full(path):
     place = {
         "study_id": "s",
@@ -202,6 +208,7 @@ def entered(path: Path) -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.slow
 def test_what_is_entered_while_another_process_opens_the_file_is_kept(path):
     with stopped_while_opening(path, ENTER, path, "a", 1, PATIENCE_SECONDS) as other:
         results.ingest(path, {"items": items(3)})
@@ -331,6 +338,7 @@ def output(full: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(full, tmp_path))
 
 
+@pytest.mark.slow
 def test_every_table_with_rows_of_studies_and_runs_is_covered(output: Path) -> None:
     of_outputs = "select distinct table_name from duckdb_columns() where column_name in ('study_id', 'run_id')"
     asked = f"{of_outputs} and table_name in (select table_name from duckdb_tables()) and table_name <> 'ingested'"
@@ -360,6 +368,7 @@ def test_a_row_that_is_changed_or_missing_is_found_and_its_output_forgotten(
     assert differing(output, OUTPUTS) == [entered["output"]]
 
 
+@pytest.mark.slow
 def test_outputs_that_were_made_anew_or_are_of_another_study_are_not_entered(output: Path) -> None:
     assert differing(output, [STUDY, {**EVALUATION, "digest": "another"}]) == ["evaluations/a"]
     assert differing(output, [{**EVALUATION, "study_id": "other"}]) == ["evaluations/a"]

@@ -11,6 +11,8 @@ import pytest
 
 from dreamer_study.sql.results import connect
 
+pytestmark = pytest.mark.slow
+
 CONTENT = """
     select 'table' as kind, table_name as name, sql as text, comment from duckdb_tables()
     union all

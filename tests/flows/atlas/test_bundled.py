@@ -13,6 +13,8 @@ from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import InputError
 from tests.flows.atlas.made_up import settings
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def in_package(worlds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

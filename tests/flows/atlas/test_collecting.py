@@ -17,6 +17,8 @@ from dreamer_study.sql.results import ask, connect, query
 from dreamer_study.sql.statistics.compute import compute_statistics
 from tests.flows.atlas.made_up import family
 
+pytestmark = pytest.mark.slow
+
 ACCURACIES = (
     "select variant, task, ratio, low, high, score_low, score_high, at_least, reached, near_chance"
     " from token_ratios where metric = 'accuracy' and baseline = 'LA' order by all"
@@ -52,7 +54,6 @@ def test_stored_ratios_are_computed_again_from_the_rows(
     check_ratios("tiny")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("bundled_world", bundled.worlds())
 def test_ratios_of_the_package_are_computed_again_from_its_rows(
     bundled_world: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

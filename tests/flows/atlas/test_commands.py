@@ -17,6 +17,8 @@ from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.study.loading import load_study
 from tests.docs.test_own_architecture import write
 
+pytestmark = pytest.mark.slow
+
 ARCHITECTURES = ["LA", "DR", "Llama", "LSTM", "RWKV"]
 SECONDS = 2.0
 TIMED = """

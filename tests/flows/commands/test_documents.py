@@ -62,6 +62,7 @@ def study(prepared: Callable[..., Plan], tmp_path: Path) -> Plan:
     return plan
 
 
+@pytest.mark.slow
 def test_status(study: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys, "status", study.study.folder)
     assert found["study"] == study.study.study_id
@@ -84,6 +85,7 @@ def test_status(study: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_checkpoints(study: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys, "checkpoints", study.study.folder)
     first, second = found["runs"]
@@ -96,6 +98,7 @@ def test_checkpoints(study: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(every["runs"][0]["checkpoints"]) == len(study.runs[0].points)
 
 
+@pytest.mark.slow
 def test_plan(study: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys, "plan", study.study.folder)
     assert [model["model"] for model in found["models"]] == ["LA"]
@@ -109,6 +112,7 @@ def test_plan(study: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     assert priced["rates"]["tokens_per_second"]["LA"] > 0
 
 
+@pytest.mark.slow
 def test_verify(study: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     folder = study.study.folder
     (shard,) = folder.glob("store/clean/*/documents/*.parquet")
@@ -122,6 +126,7 @@ def test_verify(study: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     assert document(capsys, "verify", folder)["whole"] is True
 
 
+@pytest.mark.slow
 def test_factors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     curves = curves_in(tmp_path / "t.csv", value="loss", seeds={"A": 1, "B": 2})
     found = document(capsys, "factors", curves)
@@ -134,6 +139,7 @@ def test_factors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert decided["below"]["verdict"] == "not yet known"
 
 
+@pytest.mark.slow
 def test_factors_say_what_they_guessed_in_the_document(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,6 +149,7 @@ def test_factors_say_what_they_guessed_in_the_document(
     assert any("model" in note for note in document(capsys, "factors", table)["notes"])
 
 
+@pytest.mark.slow
 def test_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     right = {"LA": (4, 8, 12, 16, 20), "DR": (8, 13, 16, 22, 24)}
     paths = [

@@ -29,6 +29,7 @@ def in_a_shell(setting: str, *arguments: str | Path) -> subprocess.CompletedProc
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["2>&-", "<&-", ">&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_no_failure(tmp_path: Path, closed: str) -> None:
     database = empty_file(tmp_path / "results.duckdb")
@@ -41,6 +42,7 @@ def test_closed_streams_are_no_failure(tmp_path: Path, closed: str) -> None:
     assert database.read_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("locale", ["LC_ALL=C", "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0"])
 def test_another_locale_reads_and_prints_utf8(tmp_path: Path, locale: str) -> None:
     database = empty_file(tmp_path / "results.duckdb")
@@ -52,10 +54,12 @@ def test_another_locale_reads_and_prints_utf8(tmp_path: Path, locale: str) -> No
     assert ran.stdout.decode() == "größe\nλ-kalkül\n"
 
 
+@pytest.mark.slow
 def test_a_refusal_with_closed_standard_error_keeps_its_status(tmp_path: Path) -> None:
     assert in_a_shell("COMMAND 2>&-", "sql", tmp_path / "none.duckdb", "select 1").returncode == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["plan", "run", "verify"])
 def test_few_addresses_are_one_line(tmp_path: Path, command: str) -> None:
     ran = in_a_shell("ulimit -v 600000; COMMAND", command, TINY, "--root", tmp_path / "run")

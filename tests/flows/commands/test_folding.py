@@ -28,6 +28,7 @@ def lines(capsys: pytest.CaptureFixture[str], *given: object) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["plan", "dropped", "preview"])
 def test_texts_are_folded_at_words(
     command: str,
@@ -68,6 +69,7 @@ def on_a_terminal(*command: str, columns: int) -> tuple[int, list[str]]:
     return process.wait(), written.decode().splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "widest"), [(80, 80), (60, 60), (160, 100)])
 def test_an_error_on_a_terminal_is_folded_at_words(columns: int, widest: int) -> None:
     status, said = on_a_terminal(str(DREAMER), "run", columns=columns)

@@ -246,6 +246,7 @@ def test_completion_without_its_package_is_one_line(
     assert "pip install 'dreamer-study[completion]'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given", [["--help"], ["completion", "bash"], ["list"], ["run"], ["plan", "--help"]]
 )

@@ -89,6 +89,7 @@ def test_a_preset_and_its_folder_are_one_study(
     assert "is neither a preset" not in by_folder[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [*ASKED, "compare"])
 def test_a_file_and_its_folder_are_one_study(
     command: str,

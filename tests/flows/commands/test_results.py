@@ -42,6 +42,7 @@ from tests.sql.empty import empty_file
 from tests.waiting import PATIENCE_SECONDS, until
 
 
+@pytest.mark.slow
 def test_the_report_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     made = models_and_runs("LA", "DR") | {"curation": curation()}
     for variant in ("LA", "DR"):
@@ -60,6 +61,7 @@ def test_the_report_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert not (tmp_path / "report").exists()
 
 
+@pytest.mark.slow
 def test_a_price_is_on_the_page_and_in_the_text(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -74,6 +76,7 @@ def test_a_price_is_on_the_page_and_in_the_text(
     assert "for a core-hour" not in page.read_text()
 
 
+@pytest.mark.slow
 def test_no_word_of_a_report_is_broken_on_a_narrow_terminal(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +95,7 @@ def test_no_word_of_a_report_is_broken_on_a_narrow_terminal(
     assert words[80] == words[200]
 
 
+@pytest.mark.slow
 def test_rows_that_enter_while_the_first_page_is_written_are_drawn_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -105,6 +105,7 @@ def test_data_stages_by_what_they_reported(tmp_path: Path) -> None:
     assert states(study.model_copy(update={"name": "other"}))["clean"].state == "waiting"
 
 
+@pytest.mark.slow
 def test_a_training_runs_while_the_lock_is_held_and_is_stopped_after(study: Study) -> None:
     begin_training(study, 0)
     words = "loss 2.500, stalled since 2026-11-22 12:03:11, process 4711 on gpu07"
@@ -124,6 +125,7 @@ def test_a_training_runs_while_the_lock_is_held_and_is_stopped_after(study: Stud
     assert overall(read_states(Plan(study)), runs=False) == "stopped"
 
 
+@pytest.mark.slow
 def test_the_time_left_of_a_training_has_its_own_column(study: Study) -> None:
     begin_training(study, 0)
     words = "loss 2.500, 1,000 tokens/s, 12,000 tokens, 12 s left"
@@ -134,6 +136,7 @@ def test_the_time_left_of_a_training_has_its_own_column(study: Study) -> None:
     assert training.detail == "loss 2.500, 1,000 tokens/s, 12,000 tokens"
 
 
+@pytest.mark.slow
 def test_the_report_runs_from_the_ratios_on(study: Study) -> None:
     with only_run(study), recorded(study):
         reports.report("evaluate LA seed 0", 0.5, "2 of 4")
@@ -147,6 +150,7 @@ def test_the_report_runs_from_the_ratios_on(study: Study) -> None:
     assert states(study)["report"].state == "stopped"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("evaluated", "state"), [(0, "waiting"), (1, "stopped"), (4, "complete")])
 def test_the_seed_that_won_the_race_is_evaluated_as_far_as_its_checkpoints_are(
     study: Study, evaluated: int, state: str
@@ -159,6 +163,7 @@ def test_the_seed_that_won_the_race_is_evaluated_as_far_as_its_checkpoints_are(
     assert found["evaluate LA 0"].state == state
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_the_flow_calls_silent_is_named(study: Study) -> None:
     choose(study, evaluated=1)
     key, words = "evaluate LA seed 0", "1 of 4 checkpoints, stalled since 2026-11-22 12:03:11"
@@ -174,6 +179,7 @@ def test_an_evaluation_that_the_flow_calls_silent_is_named(study: Study) -> None
     assert states(study)["evaluate LA 0"].state == "stopped"
 
 
+@pytest.mark.slow
 def test_failures_are_named(study: Study) -> None:
     choose(study)
     plan = Plan(study)

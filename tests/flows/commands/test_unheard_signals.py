@@ -12,6 +12,8 @@ import pytest
 
 from tests.waiting import PATIENCE_SECONDS
 
+pytestmark = pytest.mark.slow
+
 GRACE = 1.0
 # what the watching process and a busy machine take
 LEEWAY = 8.0

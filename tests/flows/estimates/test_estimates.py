@@ -104,6 +104,7 @@ def test_screening_trains_all_seeds_first_and_then_one() -> None:
     assert times(screening=0.25, on=6)[0] == 25 + 37.5  # then two devices for each of three runs
 
 
+@pytest.mark.slow
 def test_evaluations_count_items_of_known_benchmarks(tmp_path: Path) -> None:
     mine = {"name": "mine", "repository": "a/b", "task": "t", "metric": "acc"}
     chosen = tiny(tmp_path, evaluation={"benchmarks": ["gsm8k", mine], "limit": None})

@@ -51,6 +51,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.slow
 def test_ten_steps_of_the_slow_model_alone_say_what_it_costs(
     tmp_path: Path, measured: list[str]
 ) -> None:
@@ -65,6 +66,7 @@ def test_ten_steps_of_the_slow_model_alone_say_what_it_costs(
         assert measured == ["Loop"]
 
 
+@pytest.mark.slow
 def test_what_was_measured_once_is_known_to_later_plans(
     tmp_path: Path, measured: list[str]
 ) -> None:
@@ -84,6 +86,7 @@ def test_what_was_measured_once_is_known_to_later_plans(
     assert other.warnings == ()
 
 
+@pytest.mark.slow
 def test_no_model_is_timed_where_all_are_of_the_family_or_nothing_is_far_slower(
     tmp_path: Path, measured: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,6 +140,7 @@ def test_jobs_may_be_submitted_while_events_are_read(tmp_path: Path) -> None:
     assert {name: found[name][-1].kind for name in found} == dict.fromkeys("abc", "finished")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("what", "error"), [("bad", InputError), ("fail", Failed), ("ends", Failed)]

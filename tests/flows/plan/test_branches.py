@@ -100,6 +100,7 @@ def test_branches_need_no_average(tmp_path: Path) -> None:
     assert tiny(tmp_path, **branched(averaging=0)).training.branches == 0.2
 
 
+@pytest.mark.slow
 def test_runs_have_a_key_of_their_own_and_a_study_without_branches_keeps_its(
     prepared: Planned,
 ) -> None:
@@ -119,6 +120,7 @@ def test_runs_have_a_key_of_their_own_and_a_study_without_branches_keeps_its(
     assert ids[0] == ids[1]
 
 
+@pytest.mark.slow
 def test_a_longer_study_keeps_its_runs_and_the_places_of_its_branches(prepared: Planned) -> None:
     before, after = (
         prepared(**branched(tokens=tokens, checkpoint_every=6000)) for tokens in (12_000, 24_000)
@@ -146,6 +148,7 @@ def write_branch(folder: Path, start: int) -> tuple[int, Path]:
     return end, made.rename(folder / "branches" / branch_name(start, end))
 
 
+@pytest.mark.slow
 def test_a_branch_stands_at_its_own_end_and_a_run_is_done_with_its_last_branch(
     prepared: Planned, tmp_path: Path
 ) -> None:
@@ -169,6 +172,7 @@ def test_a_branch_stands_at_its_own_end_and_a_run_is_done_with_its_last_branch(
     assert {one.configuration.get("weights", "branches") for one in evaluations} == {"branches"}
 
 
+@pytest.mark.slow
 def test_a_run_that_has_passed_a_checkpoint_without_its_branch_is_told(prepared: Planned) -> None:
     run = prepared(**BRANCHED).runs[0]
     for point in run.points:
@@ -178,6 +182,7 @@ def test_a_run_that_has_passed_a_checkpoint_without_its_branch_is_told(prepared:
     assert run.missed == [run.points[0], run.points[2]]
 
 
+@pytest.mark.slow
 def test_a_search_has_no_branches(prepared: Planned) -> None:
     tune = {"learning_rate": [1e-3, 2e-3], "seeds": [9], "tokens": 3000}
     searched, plain = prepared(**branched(tune=tune)), prepared(training={"tune": tune})

@@ -222,6 +222,7 @@ def test_one_line_says_what_cannot_be(
     assert "secret" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "task", [{"yaml": "m.yaml"}, {"task": "ifeval"}, {"task": "piqa", "overrides": {"class": 1}}]
 )
@@ -261,6 +262,7 @@ def test_a_metric_that_the_task_does_not_have_is_told_before_anything_is_trained
         check_benchmarks(load_study(study, root=tmp_path / "run"), trust_code=True)
 
 
+@pytest.mark.slow
 def test_a_template_that_names_no_column_is_told_before_any_training(tmp_path: Path) -> None:
     write_own_rows(tmp_path / "mirror", "items", [{"q": "What is 1 and 1?", "a": "2"}])
     lines = [
@@ -283,6 +285,7 @@ def test_a_template_that_names_no_column_is_told_before_any_training(tmp_path: P
     assert "gsm8k.yaml ('nope' is undefined)" in refusal(tmp_path, **sections)
 
 
+@pytest.mark.slow
 def test_plain_tasks_and_the_table_need_no_trust(tmp_path: Path) -> None:
     tasks = {"arc_easy": "acc", "gsm8k_cot_zeroshot": "exact_match"}
     plain = [
@@ -353,6 +356,7 @@ def curated(folder: Path, rows: list[dict[str, Any]], **fields: Any) -> tuple[So
     return one.source, [one.documents, one.traces, one.clean]
 
 
+@pytest.mark.slow
 def test_nothing_kept_names_the_source_and_the_main_reason(tmp_path: Path) -> None:
     rows = [{"q": f"What is {i} and {i}?", "r": "It is right."} for i in range(9)] + [
         {"q": "What is this?", "r": ""}
@@ -365,6 +369,7 @@ def test_nothing_kept_names_the_source_and_the_main_reason(tmp_path: Path) -> No
         check_kept(source, outputs)
 
 
+@pytest.mark.slow
 def test_more_than_half_lost_for_one_reason_is_a_line(tmp_path: Path) -> None:
     rows = [
         {"q": f"What is {i} and {i}?", "r": "" if i % 3 else "<think>a</think>b"} for i in range(9)
@@ -377,6 +382,7 @@ def test_more_than_half_lost_for_one_reason_is_a_line(tmp_path: Path) -> None:
     assert unmarked_warnings(outputs[1]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trace", "count"), [("paired", {"s": 6}), ("unmarked", {"s": 6}), ("none", {})]
 )
@@ -395,6 +401,7 @@ def test_responses_kept_without_marks_are_counted_where_traces_are_declared(
     assert warnings(outputs) == []
 
 
+@pytest.mark.slow
 def test_kept_responses_with_marks_are_a_line_that_names_the_most_frequent_mark(
     tmp_path: Path,
 ) -> None:
@@ -409,6 +416,7 @@ def test_kept_responses_with_marks_are_a_line_that_names_the_most_frequent_mark(
     assert trace_warnings(curated(tmp_path / "b", [{"q": "What?", "r": "4 < 5"}])[1][1]) == []
 
 
+@pytest.mark.slow
 def test_marks_of_a_source_are_stripped_and_read_nothing_again(tmp_path: Path) -> None:
     rows = [{"q": f"What is {i} and {i}?", "r": "<plan>a</plan>It is right."} for i in range(9)]
     without = curated(tmp_path, rows)[1]
@@ -419,6 +427,7 @@ def test_marks_of_a_source_are_stripped_and_read_nothing_again(tmp_path: Path) -
     assert outputs[1].key != without[1].key
 
 
+@pytest.mark.slow
 def test_a_weight_changes_no_key_of_what_is_read(tmp_path: Path) -> None:
     rows = [{"q": f"What is {i}?", "r": "It is right."} for i in range(9)]
     assert curated(tmp_path, rows)[1] == curated(tmp_path, rows, weight=2.0)[1]
@@ -430,6 +439,7 @@ def test_data_that_are_read_too_often_are_told() -> None:
     assert line.startswith("training reads its data 410.0 times over;")
 
 
+@pytest.mark.slow
 def test_few_data_are_told_when_they_are_there_and_in_the_plan(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -43,6 +43,7 @@ def of_variant(prepared: Planned, **training: Any) -> str:
     return run_id
 
 
+@pytest.mark.slow
 def test_a_run_is_another_by_what_its_recipe_says_and_the_same_by_what_it_implies(
     prepared: Planned,
 ) -> None:
@@ -73,6 +74,7 @@ def test_a_run_is_another_by_what_its_recipe_says_and_the_same_by_what_it_implie
     assert of_variant(prepared, **spelled_out) == of_variant(prepared, schedule={"decay": 0.2})
 
 
+@pytest.mark.slow
 def test_settings_that_came_later_are_in_nothing_that_decides_a_run_of_before(
     prepared: Planned,
 ) -> None:
@@ -84,6 +86,7 @@ def test_settings_that_came_later_are_in_nothing_that_decides_a_run_of_before(
     assert spelled_out.study.study_id == plan.study.study_id
 
 
+@pytest.mark.slow
 def test_no_clip_for_all_is_no_clip_of_each(prepared: Planned) -> None:
     (run,) = prepared(training={"clip": None}, **ONE).runs
     (usual,) = prepared(**ONE).runs
@@ -91,6 +94,7 @@ def test_no_clip_for_all_is_no_clip_of_each(prepared: Planned) -> None:
     assert run.run_id != usual.run_id
 
 
+@pytest.mark.slow
 def test_the_tokens_over_which_a_rate_falls_are_part_of_the_run(prepared: Planned) -> None:
     lengths = (24_000, 48_000)
     falls, stays = (
@@ -110,6 +114,7 @@ def test_the_tokens_over_which_a_rate_falls_are_part_of_the_run(prepared: Planne
         assert described["schedule"] == {**WSD, "shape": "linear"}
 
 
+@pytest.mark.slow
 def test_muon_is_sized_once_and_its_share_is_known(prepared: Planned, tmp_path: Path) -> None:
     models = {"variants": ["LA", variant("Muon", optimizer="muon")]}
     plan = prepared(models=models)
@@ -147,6 +152,7 @@ def own(place: Path, **changes: Any) -> Any:
     return study_file(place, models=models, **changes)
 
 
+@pytest.mark.slow
 def test_an_own_optimizer_is_trusted_copied_and_part_of_the_run(
     tmp_path: Path, tiny_store: Path
 ) -> None:
@@ -201,6 +207,7 @@ def test_a_wrong_recipe_is_one_line(tmp_path: Path, training: dict[str, Any], sa
         assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_muon_on_a_class_without_matrices_is_refused_before_anything_is_trained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -269,6 +276,7 @@ def tuned(prepared: Planned, tmp_path: Path, tune: dict[str, Any] = TUNE) -> Pla
     return plan
 
 
+@pytest.mark.slow
 def test_all_combinations_are_tried_then_neighbours_of_the_best_and_each_run_has_what_was_chosen(
     prepared: Planned, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -303,6 +311,7 @@ def test_all_combinations_are_tried_then_neighbours_of_the_best_and_each_run_has
     assert sum(row["chosen"] for row in rows) == 2
 
 
+@pytest.mark.slow
 def test_a_weight_decay_alone_is_searched_at_the_rate_of_all(
     prepared: Planned, tmp_path: Path
 ) -> None:

@@ -25,6 +25,8 @@ from dreamer_study.pipeline.errors import InputError
 from tests.flows.by_hand import Planned, study_file
 from tests.model.test_contract import FILE, HERE
 
+pytestmark = pytest.mark.slow
+
 MIXTURE = {
     "name": "Mixture",
     "module": f"{FILE}:Mixture",

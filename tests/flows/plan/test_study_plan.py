@@ -92,6 +92,7 @@ def test_data_are_made_again_by_what_decides_them(
     assert set(before) - kept(before, after) == changed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "runs", "evaluations"),
     [
@@ -274,6 +275,7 @@ def test_a_race_is_decided_once_all_its_seeds_have_ended(prepared: Planned) -> N
     assert {run.status for run in longer.runs} == {"racing"}, "the race is held at another point"
 
 
+@pytest.mark.slow
 def test_a_late_benchmark_leaves_data_and_trainings_done(
     prepared: Planned, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,6 +29,7 @@ def changed(study: str = "demo", until: str = "report") -> None:
     """Stand in for a study."""
 
 
+@pytest.mark.slow
 def test_the_list_has_what_the_documentation_names_and_every_preset() -> None:
     listed = {one.name: (one.flow_name, one.parameters) for one in deployments()}
     assert listed == {

@@ -84,6 +84,7 @@ def test_a_second_make_up_is_one_line() -> None:
     assert second.returncode == 2
 
 
+@pytest.mark.slow
 def test_a_stop_that_is_lost_while_make_up_starts_ends_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -310,6 +311,7 @@ def test_whoever_takes_the_port_of_our_server_gets_no_secret(
         dreamer_study.flows.commands.make_up.up()
 
 
+@pytest.mark.slow
 def test_a_server_that_takes_no_flow_run_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:

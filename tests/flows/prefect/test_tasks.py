@@ -44,6 +44,8 @@ from tests.flows.by_hand import tiny
 from tests.flows.small_study import TINY, small_study
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 STUDY = load_study(TINY)
 
 

@@ -107,6 +107,7 @@ def test_importing_the_package_loads_nothing() -> None:
     assert seconds < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "light"), [("Progress", LATER[:6]), ("InputError", LATER), ("load", LATER[:1])]
 )

@@ -31,6 +31,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return dreamer_study.results(whole_study(folder / "results.duckdb"))
 
 
+@pytest.mark.slow
 def test_a_frame_says_what_the_command_prints_of_the_file(
     measured: Results, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -43,12 +44,14 @@ def test_a_frame_says_what_the_command_prints_of_the_file(
     ] == []
 
 
+@pytest.mark.slow
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     found = dreamer_study.factors(CURVES, every_pair=True)
     found.factors(), found.answer, found._repr_html_()
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_factors_are_the_rows_of_the_public_view(measured: Results) -> None:
     rows = measured.factors()
     view = measured.sql("from token_ratios")
@@ -61,6 +64,7 @@ def test_factors_are_the_rows_of_the_public_view(measured: Results) -> None:
     assert list(rows["task"][:3]) == ["average", "arithmetic", "choices"]
 
 
+@pytest.mark.slow
 def test_curves_are_those_that_were_given(measured: Results) -> None:
     points = measured.curves()
     given = points[points["task"] != "average"].rename(columns={"value": "score"})
@@ -71,6 +75,7 @@ def test_curves_are_those_that_were_given(measured: Results) -> None:
     )
 
 
+@pytest.mark.slow
 def test_losses_alone_are_curves_too() -> None:
     losses = CURVES.drop(columns=["score", "items", "chance"]).assign(loss=1 - CURVES["score"])
     found = dreamer_study.factors(losses, target="arithmetic:loss=0.7")
@@ -79,6 +84,7 @@ def test_losses_alone_are_curves_too() -> None:
     assert in_advance["score_low"] == in_advance["score_high"] == 0.7
 
 
+@pytest.mark.slow
 def test_the_baseline_is_the_one_that_is_named() -> None:
     found = dreamer_study.factors(EXAMPLE, baseline="LSTM")
     assert set(found.factors()["baseline"]) == {"LSTM"}
@@ -87,6 +93,7 @@ def test_the_baseline_is_the_one_that_is_named() -> None:
     assert ratios["GPT", "choices"] == pytest.approx(1 / other["LSTM", "choices"], rel=0.2)
 
 
+@pytest.mark.slow
 def test_steps_are_turned_into_tokens() -> None:
     steps = CURVES.assign(step=CURVES["tokens"] // 1000).drop(columns="tokens")
     found = dreamer_study.factors(steps, tokens_per_step=1000)
@@ -120,6 +127,7 @@ def test_wrong_curves_are_one_line_and_leave_no_file(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_the_file_of_curves_lives_as_long_as_its_results() -> None:
     found = dreamer_study.factors(CURVES)
     path = found.path
@@ -129,6 +137,7 @@ def test_the_file_of_curves_lives_as_long_as_its_results() -> None:
     assert not path.parent.exists()
 
 
+@pytest.mark.slow
 def test_a_query_has_parameters_and_changes_nothing(measured: Results) -> None:
     rows = measured.sql("select model_id from runs where seed = $seed", seed=1)
     assert set(rows["model_id"]) == set(CURVES["variant"])
@@ -137,6 +146,7 @@ def test_a_query_has_parameters_and_changes_nothing(measured: Results) -> None:
             measured.sql(query)
 
 
+@pytest.mark.slow
 def test_a_study_has_its_answer_and_its_checkpoints(whole: Results) -> None:
     assert whole.study_id == STUDY
     assert "training tokens" in whole.answer
@@ -146,6 +156,7 @@ def test_a_study_has_its_answer_and_its_checkpoints(whole: Results) -> None:
     assert checkpoints["folder"].isna().all()  # rows alone: no model was trained
 
 
+@pytest.mark.slow
 def test_folders_of_checkpoints_are_those_of_the_store(tmp_path: Path) -> None:
     path = whole_study(tmp_path / "results.duckdb")
     first = dreamer_study.results(path).checkpoints().iloc[0]
@@ -154,6 +165,7 @@ def test_folders_of_checkpoints_are_those_of_the_store(tmp_path: Path) -> None:
     assert dreamer_study.results(path).checkpoints()["folder"].dropna().tolist() == [str(folder)]
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_the_answer_the_warnings_and_the_ratios(whole: Results) -> None:
     shown = whole._repr_html_()
     assert "none: one seed" in shown
@@ -162,11 +174,13 @@ def test_a_notebook_shows_the_answer_the_warnings_and_the_ratios(whole: Results)
     assert re.search(r"<td>[0-9.]+x</td><td>[0-9.]+ to [0-9.]+</td>", with_intervals)
 
 
+@pytest.mark.slow
 def test_names_in_curves_are_no_markup() -> None:
     named = CURVES.replace({"variant": {"Looped": "<script>alert(1)</script>"}})
     assert "<script>" not in dreamer_study.factors(named)._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_figure_is_an_altair_chart_that_needs_no_network(whole: Results) -> None:
     chart = whole.plot("accuracy-depth-4")
     assert isinstance(chart, alt.TopLevelMixin)
@@ -177,16 +191,19 @@ def test_a_figure_is_an_altair_chart_that_needs_no_network(whole: Results) -> No
     assert re.findall(r"""(?:src|href)=["'](?!#)|import\(|fetch\(""", shown) == []
 
 
+@pytest.mark.slow
 def test_a_chart_is_saved_as_a_picture(measured: Results, tmp_path: Path) -> None:
     measured.plot().save(tmp_path / "answer.png")
     assert (tmp_path / "answer.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_another_figure_is_refused_with_those_that_there_are(measured: Results) -> None:
     with pytest.raises(InputError, match=r"no figure 'anwser' of curves; did you mean 'answer'"):
         measured.plot("anwser")
 
 
+@pytest.mark.slow
 def test_a_report_is_a_file_or_a_folder(measured: Results, tmp_path: Path) -> None:
     file = measured.report(tmp_path / "mine.html", price=2)
     assert file == tmp_path / "mine.html"
@@ -197,6 +214,7 @@ def test_a_report_is_a_file_or_a_folder(measured: Results, tmp_path: Path) -> No
         measured.report(tmp_path / "nowhere" / "mine.html")
 
 
+@pytest.mark.slow
 def test_results_that_are_not_there_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such results file"):
         dreamer_study.results(tmp_path / "results.duckdb")
@@ -208,6 +226,7 @@ def test_results_that_are_not_there_are_one_line(tmp_path: Path) -> None:
         dreamer_study.results(whole_study(tmp_path / "r.duckdb"), study_id="other")
 
 
+@pytest.mark.slow
 def test_two_studies_are_compared(tmp_path: Path) -> None:
     right = {"LA": (4, 8, 12, 16, 20), "DR": (8, 13, 16, 22, 24)}
     fewer = {"LA": (4, 8, 12, 16, 20), "DR": (3, 5, 6, 7, 8)}

@@ -99,6 +99,7 @@ def test_numbers_without_sense_are_refused(
         dreamer_study.plan(TINY, root=tmp_path, **asked)
 
 
+@pytest.mark.slow
 def test_data_are_prepared_and_all_is_told(
     values: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,6 +119,7 @@ def test_data_are_prepared_and_all_is_told(
     assert load_study(str(tmp_path / "run" / "study.yaml")).study_id == found.study_id
 
 
+@pytest.mark.slow
 def test_without_a_function_lines_go_to_the_standard_error(
     values: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,6 +130,7 @@ def test_without_a_function_lines_go_to_the_standard_error(
     assert "prepare: done" in err
 
 
+@pytest.mark.slow
 def test_an_error_of_the_function_ends_the_run(values: dict[str, Any], tmp_path: Path) -> None:
     class Enough(Exception):
         pass
@@ -227,6 +230,7 @@ def test_a_failed_training_is_an_error_of_python(
         dreamer_study.run(values, root=tmp_path / "run", on_event=lambda event: None)
 
 
+@pytest.mark.slow
 def test_the_command_and_python_are_of_one_study(values: dict[str, Any], tmp_path: Path) -> None:
     study = str(tmp_path / "small.yaml")
     assert (

@@ -80,6 +80,7 @@ def test_every_leak_and_exact_duplicate_is_found_and_clean_documents_stay(
     assert scores["near"]["right"] >= 0.95 * scores["near"]["rows"], scores["near"]
 
 
+@pytest.mark.slow
 def test_of_sheets_only_what_is_planted_goes(tmp_path: Path) -> None:
     world = {
         "documents": 1500,
@@ -117,6 +118,7 @@ def test_all_data_sets_that_are_not_here_are_named_with_the_study(
     assert said.endswith("; also not here: mine, mathqa")
 
 
+@pytest.mark.slow
 def test_the_mirror_of_the_last_run_is_known_to_every_command(tmp_path: Path) -> None:
     write_own_rows(tmp_path / "mirror", "items", [{"q": "What is 2 + 3?", "a": "5"}])
     path = study_file(tmp_path, evaluation={"benchmarks": ["builtin", BENCHMARK]})
@@ -129,6 +131,7 @@ def test_the_mirror_of_the_last_run_is_known_to_every_command(tmp_path: Path) ->
     assert load_study(path, root=tmp_path / "run").mirror is None
 
 
+@pytest.mark.slow
 def test_a_study_of_late_benchmarks_alone_has_no_items_to_look_for(tmp_path: Path) -> None:
     mirror = tmp_path / "mirror"
     write_own_rows(

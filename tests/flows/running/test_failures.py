@@ -71,6 +71,7 @@ def test_the_report_of_the_others_is_written_and_all_that_failed_is_counted(
     assert len(query(plan.study.database, "select distinct tokens from evaluations")) == 3
 
 
+@pytest.mark.slow
 def test_after_two_equal_failures_the_other_evaluations_of_a_run_wait(prepared: Planned) -> None:
     plan = prepared(**ONE)
     run(plan, JobsByHand(), Options(until="train"))
@@ -101,6 +102,7 @@ def test_a_failed_evaluation_is_tried_again_alone(prepared: Planned) -> None:
     assert plan.evaluated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error",
     [InputError("no such task"), Stopped("the study is being stopped"), ZeroDivisionError()],

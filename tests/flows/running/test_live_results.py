@@ -136,6 +136,7 @@ def test_a_signal_in_a_query_is_not_swallowed(
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 def test_rows_wait_for_a_reader_and_the_study_goes_on(
     prepared: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:

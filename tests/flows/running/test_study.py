@@ -168,6 +168,7 @@ def test_data_are_made_once_step_by_step(prepared: Planned) -> None:
     assert seen.steps == ["data tokenizer", "data tokens", "match match models"]
 
 
+@pytest.mark.slow
 def test_ceilings_are_measured_once(prepared: Planned) -> None:
     plan = prepared()
     (ceiling,) = plan.data.ceilings.values()
@@ -226,6 +227,7 @@ def test_a_study_ends_after_a_stage_and_says_what_comes_next(
     assert is_complete(Plan(plan.study))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_evaluated_when_it_comes(prepared: Planned) -> None:
     jobs = JobsByHand()
     run(prepared(**ONE), jobs)

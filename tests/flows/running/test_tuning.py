@@ -208,6 +208,7 @@ def test_the_search_of_a_model_goes_on_at_an_edge_until_its_best_lies_inside_or_
         assert ("at the edge" in line) == is_at_edge
 
 
+@pytest.mark.slow
 def test_nothing_is_chosen_from_a_grid_that_has_grown_since_it_was_looked_at(
     planned: Planned,
 ) -> None:

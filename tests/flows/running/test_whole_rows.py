@@ -22,6 +22,8 @@ from dreamer_study.flows.running.result_rows import enter_runs, enter_study
 from dreamer_study.pipeline.errors import InputError
 from tests.flows.by_hand import ONE, Planned, train
 
+pytestmark = pytest.mark.slow
+
 
 def rewrite(path: Path, content: bytes) -> None:
     """Change a file as a bad disk does, which keeps size and time."""

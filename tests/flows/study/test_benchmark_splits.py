@@ -82,6 +82,7 @@ def test_the_test_split_comes_before_the_validation_split(
     assert benchmark.split == split
 
 
+@pytest.mark.slow
 def test_a_task_of_lm_eval_names_its_split_too(tmp_path: Path) -> None:
     entry = {"name": "piqa", "task": "piqa", "repository": "me/piqa", "metric": "acc"}
     path = study_file(tmp_path, evaluation={"benchmarks": [entry]})

@@ -33,6 +33,7 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
     assert (config.micro_batch_tokens or config.batch_tokens) % training.sequence_length == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "said"),
     [

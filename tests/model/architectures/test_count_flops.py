@@ -47,6 +47,7 @@ def test_tied_weights_count_once_and_the_dtype_does_not_matter() -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_operation_that_nobody_can_count_is_named_and_stops_a_match() -> None:
     found = counted("Kernel", {})
     assert any("own.product" in remark for remark in found.remarks)
@@ -105,12 +106,14 @@ def test_a_cost_that_is_no_line_is_said_and_charged_as_a_whole_row() -> None:
     assert any("whole row" in remark for remark in found.remarks)
 
 
+@pytest.mark.slow
 def test_what_is_one_operator_on_a_cpu_counts_as_its_products() -> None:
     found = counted("Recurrent", {})
     assert found.flops_per_token == 2 * (8 * 16 * 16 + 16 * 32)
     assert found.remarks == ()
 
 
+@pytest.mark.slow
 def test_large_models_are_counted_on_shapes_with_equal_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -124,6 +127,7 @@ def test_a_head_of_its_own_counts() -> None:
     assert counted("Headed", {}).flops_per_token == 2 * 16 * 32
 
 
+@pytest.mark.slow
 def test_sizes_are_searched_in_the_fields_that_are_named() -> None:
     target = Resources(40_000, 40_000.0, 0)
     fields = {"flops": "expert_size", "parameters": "experts"}

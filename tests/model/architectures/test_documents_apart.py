@@ -84,6 +84,7 @@ def test_joined_rows_differ_from_documents_apart() -> None:
     torch.testing.assert_close(apart[1], model.states(tokens)[1])  # one document fills the row
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=6), min_size=1, max_size=4))
 def test_every_document_is_read_once_from_its_start(lengths: list[list[int]]) -> None:

@@ -76,6 +76,7 @@ def test_files_that_are_imported_late_are_those_of_the_class(tmp_path: Path) -> 
     assert not {"first", "second", "lib", "lib.parts"} & set(sys.modules), "out of others' sight"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [{"head_dim": 8}, {"head_dim": 4}], ids=str)
 def test_a_field_that_only_the_models_code_asks_for_is_one(sizes: dict) -> None:
     pytest.importorskip("transformers")

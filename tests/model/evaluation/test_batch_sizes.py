@@ -67,6 +67,7 @@ def task_of(folder: Path, name: str, definition: Mapping[str, Any]) -> LmEvalTas
     return LmEvalTask(given, cache=folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["LA", "DR", "own"])
 def test_a_score_is_the_same_at_every_batch_size(tmp_path: Path, kind: str) -> None:
     tokenizer = write_tokenizer(tmp_path / "tokenizer")

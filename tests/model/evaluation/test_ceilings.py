@@ -20,6 +20,8 @@ from dreamer_study.pipeline.worlds.tasks import world_specifications
 from dreamer_study.pipeline.worlds.world import write_world
 from tests.model.evaluation.evaluation_world import write_data
 
+pytestmark = pytest.mark.slow
+
 FLEXIBLE = {
     "filter_list": [
         {

@@ -67,6 +67,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_rows_are_those_of_the_tables(place: Path) -> None:
     folders = evaluated(write_job(place, "rows"))
     assert folders == [place / "rows" / "run" / str(tokens) for tokens in (500, 1000)]
@@ -105,6 +106,7 @@ def test_rows_are_those_of_the_tables(place: Path) -> None:
     assert not [*(place / "rows").rglob("*.partial"), *(place / "rows").rglob("*.lock")]
 
 
+@pytest.mark.slow
 def test_progress_counts_the_requests_of_the_checkpoint_in_hand(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +128,7 @@ def test_progress_counts_the_requests_of_the_checkpoint_in_hand(
     assert all(done <= total for done, total in told)
 
 
+@pytest.mark.slow
 def test_whole_texts_are_asked_and_scored_as_by_lm_eval(place: Path, tmp_path: Path) -> None:
     texts = [
         {"id": row["id"], "prompt": "", "target": f"{row['prompt']} {row['response']}"}
@@ -149,6 +152,7 @@ def test_whole_texts_are_asked_and_scored_as_by_lm_eval(place: Path, tmp_path: P
     )
 
 
+@pytest.mark.slow
 def test_answers_are_kept_where_the_job_asks_for_them_and_are_what_was_scored(place: Path) -> None:
     tasks = world_specifications(place / "world")
     checkpoints = [checkpoint(0), checkpoint(1) | {"answers": True}]
@@ -192,6 +196,7 @@ def test_scores_of_held_out_documents(tmp_path: Path) -> None:
     assert scores([whole, asked], answers) == {"bits_per_byte": {"a": (-3.0, 7), "b": (-2.0, 6)}}
 
 
+@pytest.mark.slow
 def test_bits_per_byte_are_those_of_a_plain_pass(place: Path, tmp_path: Path) -> None:
     """Of gold answers, of texts after a prompt and of whole texts, each passed through the network
     alone."""
@@ -226,6 +231,7 @@ def test_bits_per_byte_are_those_of_a_plain_pass(place: Path, tmp_path: Path) ->
     assert row["value"] == pytest.approx((bits(*ann) + bits(*ben)) / (21 + 15), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_items_of_all_tasks_of_a_benchmark_are_one_pool() -> None:
     first = TaskScores(
         "math", "1.0", 0.0, [MetricValues("exact_match", "none", {"a/0": 1, "a/1": 0, "a/2": 0})]
@@ -276,6 +282,7 @@ def test_measures_of_a_corpus() -> None:
     assert found["items"].schema.field("value").type == pa.float64()
 
 
+@pytest.mark.slow
 def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
     path = write_job(place, "again", tasks=world_specifications(place / "world")[:2])
     folders = evaluate(read_job(path))
@@ -296,6 +303,7 @@ def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_task_that_was_edited_is_read_again(place: Path) -> None:
     """Its file, the module of its functions, and its data."""
     seen, task = [], {"benchmark": "edited", "task": "shapes", "yaml": str(place / "task.yaml")}
@@ -315,6 +323,7 @@ def test_a_task_that_was_edited_is_read_again(place: Path) -> None:
     assert seen == [("one one", "one"), ("two two", "two")]
 
 
+@pytest.mark.slow
 def test_a_job_makes_the_outputs_that_it_names(place: Path) -> None:
     output = {"folder": str(place / "kept" / "elsewhere"), "configuration": {"limit": 2}}
     one = {**checkpoint(0), "outputs": {"world_long": output}}
@@ -341,6 +350,7 @@ def test_a_job_makes_the_outputs_that_it_names(place: Path) -> None:
     assert [path.name for path in (place / "by-name").iterdir()] == ["progress.json"]
 
 
+@pytest.mark.slow
 def test_items_of_a_late_benchmark_that_stand_in_the_data_are_left_out(place: Path) -> None:
     """From the items and from the value; nothing is said of a benchmark that is all there."""
     ids = [f"world_choice/{number}" for number in range(ITEMS)]
@@ -365,6 +375,7 @@ def test_items_of_a_late_benchmark_that_stand_in_the_data_are_left_out(place: Pa
         assert len([row for row in items if row["task"] == "world_short"]) == 2 * ITEMS
 
 
+@pytest.mark.slow
 def test_what_models_attend_to_is_observed(place: Path) -> None:
     """On rows of the packed tokens; never without being asked to."""
     write_packed(place / "packed", [[[(3, 20), (4, 30)], [(5, 50)]] * 40], 64, vocabulary_size=300)
@@ -386,6 +397,7 @@ def test_what_models_attend_to_is_observed(place: Path) -> None:
     assert not rows(evaluated(write_job(place, "unobserved", tasks=tasks))[0], "expert_usage")
 
 
+@pytest.mark.slow
 def test_other_depths(place: Path) -> None:
     """A recurrent model is also run at other depths; the trained one is there to compare with.
     Layered ones are not."""
@@ -418,6 +430,7 @@ def test_other_depths(place: Path) -> None:
         assert values[depth] == pytest.approx(right / len(items))
 
 
+@pytest.mark.slow
 def test_averaged_weights_are_evaluated_and_raw_ones_beside_them(place: Path) -> None:
     """Rows of the averaged weights are those of a model that has nothing else, and so are the raw
     ones."""
@@ -458,6 +471,7 @@ def test_averaged_weights_are_evaluated_and_raw_ones_beside_them(place: Path) ->
     ]
 
 
+@pytest.mark.slow
 def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None:
     def versions(
         name: str, world: Path = place / "world", limit: int = 3, **changes: Any
@@ -546,6 +560,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     return of
 
 
+@pytest.mark.slow
 def test_memory_that_is_too_small_is_met_with_smaller_batches(
     place: Path, memory: Callable[[int], list[int]], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -563,6 +578,7 @@ def test_memory_that_is_too_small_is_met_with_smaller_batches(
     assert line.startswith(f"{path}: the device has too little free memory")
 
 
+@pytest.mark.slow
 def test_texts_are_encoded_once_for_all_checkpoints_and_depths(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

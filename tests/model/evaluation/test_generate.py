@@ -34,6 +34,7 @@ def test_end_token_ends_a_row_and_is_left_out() -> None:
     assert len(written[1]) <= 4
 
 
+@pytest.mark.slow
 def test_stop_sees_each_prompts_own_tokens_and_ends_only_its_row() -> None:
     model, prompts = small_model(), prompts_of(30, 4, 11, 6, 18)
     free = generate(model, prompts, max_new_tokens=20, end_token=-1)
@@ -46,6 +47,7 @@ def test_stop_sees_each_prompts_own_tokens_and_ends_only_its_row() -> None:
     assert all(tokens == more[: len(tokens)] for tokens, more in zip(written, free, strict=True))
 
 
+@pytest.mark.slow
 def test_never_past_the_sequence_length() -> None:
     model = small_model(sequence_length=32)
     (long,), (short,) = prompts_of(50), prompts_of(28)
@@ -86,6 +88,7 @@ def test_writing_does_not_count_as_training() -> None:
 pytestmark = pytest.mark.usefixtures("engine")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", VARIANTS)
 def test_prefill_and_steps_equal_whole_forwards_for_rows_of_different_lengths(config):
     """The engine native leaves the padding out where single tokens are wanted: what is read and

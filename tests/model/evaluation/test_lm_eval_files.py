@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dreamer_study.model.evaluation.lm_eval_files import task_in_words
 
 
@@ -11,6 +13,7 @@ def asked(task: str, **specification: object) -> dict[str, object]:
     return {"benchmark": task, "task": task, "yaml": None, "overrides": {}, **specification}
 
 
+@pytest.mark.slow
 def test_a_task_is_said_in_words_from_its_definition() -> None:
     assert task_in_words([asked("gsm8k")]) == "lm-eval’s task gsm8k: a free answer, 0-shot."
     few = asked("arc_easy", overrides={"num_fewshot": 5})
@@ -18,6 +21,7 @@ def test_a_task_is_said_in_words_from_its_definition() -> None:
     assert task_in_words([few]) == sentence
 
 
+@pytest.mark.slow
 def test_the_prompt_that_a_task_begins_with_is_said() -> None:
     sentence = task_in_words([asked("mmlu_abstract_algebra"), asked("mmlu_college_mathematics")])
     assert sentence.startswith("lm-eval’s 2 tasks, mmlu_abstract_algebra and others: the likeliest")

@@ -94,6 +94,7 @@ def test_a_continuation_longer_than_the_model_reads() -> None:
     assert Scoring(model, [([1], [])]).finish() == [(0.0, True)]
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 99), max_size=60), st.integers(1, 20))
 def test_rolling_windows_are_those_of_lm_eval(text: list[int], length: int) -> None:
     from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
@@ -141,6 +142,7 @@ def test_pairs_are_cut_apart_as_lm_eval_does(text_model: LanguageModel) -> None:
 # --- writing ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [LA, {"depth_attention": False}, {}], ids=str)
 def test_what_lm_eval_asks_is_answered_item_by_item(
     text_model: LanguageModel, family: dict[str, bool]
@@ -206,6 +208,7 @@ def _before(text: str, stops: list[str]) -> str:
     return text[: min((text.find(stop) for stop in stops if stop in text), default=len(text))]
 
 
+@pytest.mark.slow
 def test_a_stop_string_ends_the_writing(text_model: LanguageModel) -> None:
     """Not only is the text cut: the tokens behind the stop string are never computed."""
     (text,) = text_model.generate([("Ann has", Generation(max_new_tokens=40))])
@@ -404,6 +407,7 @@ def test_changed_data_of_the_same_date_are_read_anew(tmp_path: Path) -> None:
     assert prompts == ["one", "two"]
 
 
+@pytest.mark.slow
 def test_what_can_go_wrong(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="lm-eval has no task 'gsm8'; did you mean gsm8k"):
         lm_eval_files.find_task("gsm8")

@@ -141,6 +141,7 @@ def test_scores_equal_lm_evals_own_evaluation(text_model: LanguageModel, tmp_pat
     }
 
 
+@pytest.mark.slow
 def test_mathqa_asks_as_training_does(text_model: LanguageModel, tmp_path: Path) -> None:
     """Question and answer of a training document, text for text and token for token."""
     encode = text_model.tokenizer.encode
@@ -195,6 +196,7 @@ def test_prompts_are_the_tokens_that_were_packed(tmp_path: Path) -> None:
     assert answers == {(*answer, tokenizer.end_token) for _, answer in asked}
 
 
+@pytest.mark.slow
 def test_prompts_that_differ_from_training(tmp_path: Path) -> None:
     """Those are lm-eval's own words, kept as they are: a benchmark's numbers are comparable only
     with its prompt."""

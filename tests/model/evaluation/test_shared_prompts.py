@@ -76,6 +76,7 @@ FAMILIES |= {"sequential": {"mixture": "sequential"}, "window": {"depth_window":
 DEPTHS = [*((family, None) for family in FAMILIES), ("DR", 2), ("DR+DA", 1), ("DR+DA", 6)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_tokens", [1, 150, 100_000])
 @pytest.mark.parametrize(("family", "depth"), DEPTHS)
 def test_one_reading_equals_a_plain_pass(family: str, depth: int | None, batch_tokens: int) -> None:
@@ -128,6 +129,7 @@ def test_no_more_rows_branch_off_at_once_than_generation_itself_copies(
     assert read.rows == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("length", "count", "again"), [(5, 4, 0), (6, 4, 30 + 5), (30, 40, 0), (31, 40, 30 + 30)]
 )
@@ -147,6 +149,7 @@ def test_long_continuations_are_read_apart(
     assert read.tokens == again
 
 
+@pytest.mark.slow
 def test_a_prompt_that_only_one_of_the_two_cuts() -> None:
     model, (prompt, gold) = small_model(sequence_length=32), prompts_of(28, 3)
     written, ((value, _),) = together(model, [prompt], [(prompt, gold)], 10)
@@ -188,6 +191,7 @@ def check_answers(model: LanguageModel, until: tuple[str, ...]) -> dict[str, lis
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_tokens", [1, 100, 16_384])
 def test_answers_together_are_those_apart(text_model: LanguageModel, batch_tokens: int) -> None:
     model = LanguageModel(text_model.model, text_model.tokenizer, batch_tokens=batch_tokens)

@@ -116,6 +116,7 @@ def test_the_lists_name_what_lm_eval_has() -> None:
 SCORE = "prompt_robustness_math_algebra"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "task", [SCORE, "hendrycks_math_algebra", "minerva_math_algebra", "mathqa"]
 )

@@ -26,6 +26,8 @@ from dreamer_study.model.module_config import ModuleConfig
 from dreamer_study.pipeline.errors import InputError
 from tests.model.tiny_network import FORMS, LATE, VARIANTS, build
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("transformers")
 
 VOCABULARY = 50
@@ -236,7 +238,6 @@ def of_transformers(kind: str, sizes: dict[str, int]) -> Network:
     return network
 
 
-@pytest.mark.slow
 def test_exported_models_load_without_this_project(tmp_path: Path) -> None:
     """A Dreamer of every part, a class with its helpers, and models of transformers as they are."""
     networks = {"dreamer": build(FORMS["DR+DA+own+pool"], torch.float32)}
@@ -254,7 +255,6 @@ def test_exported_models_load_without_this_project(tmp_path: Path) -> None:
     assert with_code == ["dreamer", "own class"]
 
 
-@pytest.mark.slow
 def test_a_class_that_needs_this_project_is_refused(tmp_path: Path) -> None:
     code = tmp_path / "code"
     code.mkdir()

@@ -197,6 +197,7 @@ def test_memory_grows_in_segments_unless_the_user_says_otherwise(monkeypatch):
         assert os.environ["PYTORCH_ALLOC_CONF"] == "max_split_size_mb:64"
 
 
+@pytest.mark.slow
 def test_the_start_of_a_training_says_that_products_are_slow(tmp_path, as_gpu):
     said = []
     train(write_run(tmp_path, precision="float32", compile=False), stop_at=64, notice=said.append)

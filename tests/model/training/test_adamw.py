@@ -153,6 +153,7 @@ def test_training_averages_what_every_step_has_left(tmp_path):
     assert not torch.equal(trainer.average.tensors["head"], trainer.model.head)
 
 
+@pytest.mark.slow
 def test_without_averaging_nothing_is_kept(tmp_path):
     folder = write_run(tmp_path, averaging=0, tokens=200, checkpoints=[])
     train(folder)

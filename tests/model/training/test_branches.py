@@ -53,12 +53,14 @@ def without_origin(folder):
     return {name: value for name, value in training.items() if name != "branches"}
 
 
+@pytest.mark.slow
 def test_the_run_itself_is_the_same_to_the_bit_with_branches(root):
     assert_same_run(root / "branched", root / "plain")
     assert without_origin(root / "branched") == without_origin(root / "plain")
     assert not (root / "plain" / "branches").exists()
 
 
+@pytest.mark.slow
 def test_a_branch_stands_where_its_run_was_and_a_share_of_these_tokens_beyond(root):
     counts = read_record(root / "plain")[1]["tokens"].to_pylist()
     starts = [int(path.name) for path in sorted((root / "plain" / "checkpoints").iterdir())]
@@ -77,6 +79,7 @@ def test_a_branch_stands_where_its_run_was_and_a_share_of_these_tokens_beyond(ro
         assert described["step"] == counts.index(end) + 1
 
 
+@pytest.mark.slow
 def test_a_branch_is_to_the_bit_a_run_that_was_planned_to_decay_there(root, fresh):
     """So it reads the tokens that its run reads next, from the run's weights and moments."""
     for start, end in list_branches(root / "branched"):
@@ -102,6 +105,7 @@ def test_a_branch_is_to_the_bit_a_run_that_was_planned_to_decay_there(root, fres
         assert rates == sorted(rates, reverse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [3, 7])
 def test_a_run_that_stops_again_and_again_also_within_branches_is_the_same(root, fresh, steps):
     folder = fresh(branches=SHARE)
@@ -123,6 +127,7 @@ class Killed(BaseException):
     """As by a signal: nothing is saved any more."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["state", "checkpoint", "after"])
 def test_a_kill_around_a_save_within_a_branch_changes_nothing(root, fresh, monkeypatch, place):
     """Before the state, between state and checkpoint, and before the leftovers are removed."""
@@ -159,6 +164,7 @@ def test_a_kill_around_a_save_within_a_branch_changes_nothing(root, fresh, monke
     assert_same_run(folder, root / "branched")
 
 
+@pytest.mark.slow
 def test_a_run_that_grows_keeps_its_finished_branches(root, fresh):
     folder = fresh(branches=SHARE, tokens=1500, checkpoints=[700])
     assert train(folder) == "complete"
@@ -170,6 +176,7 @@ def test_a_run_that_grows_keeps_its_finished_branches(root, fresh):
     assert_same_run(folder, root / "branched")
 
 
+@pytest.mark.slow
 def test_the_last_branch_alone_is_trained_again_where_it_is_missing(root, fresh):
     folder = fresh()
     shutil.rmtree(folder)
@@ -179,6 +186,7 @@ def test_the_last_branch_alone_is_trained_again_where_it_is_missing(root, fresh)
     assert branches(folder) == branches(root / "branched")
 
 
+@pytest.mark.slow
 def test_progress_stays_at_the_checkpoint_and_names_the_branch(fresh, monkeypatch):
     monkeypatch.setattr("dreamer_study.model.training.recorder.FLUSH_SECONDS", 0.0)
     monkeypatch.setattr("dreamer_study.model.training.recorder.LINE_SECONDS", 0.0)

@@ -32,6 +32,7 @@ def test_a_run_is_continued_by_the_same_computer_or_by_another(
     assert continued([], Computer(5120, device, engine)) == [Computer(5120, device, engine)]
 
 
+@pytest.mark.slow
 def test_the_row_and_the_progress_of_a_run_say_that_another_engine_continued_it(
     tmp_path, monkeypatch
 ) -> None:

@@ -32,6 +32,7 @@ class Shortage:
             raise torch.OutOfMemoryError("CUDA out of memory")
 
 
+@pytest.mark.slow
 def test_out_of_memory_halves_the_micro_batch_and_repeats_the_step(tmp_path):
     """The failed attempt, one and a half micro-batches, leaves nothing behind: not a gradient, not
     a count."""
@@ -65,6 +66,7 @@ def test_out_of_memory_a_second_time_says_what_to_change(tmp_path):
         trainer.train_step()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "words"),
     [
@@ -83,6 +85,7 @@ def test_out_of_memory_in_the_optimiser_is_one_line(tmp_path, monkeypatch, capsy
     assert words in said
 
 
+@pytest.mark.slow
 def test_a_halving_is_told_and_remembered(tmp_path, monkeypatch, capsys):
     folder = write_run(tmp_path, tokens=600, checkpoints=[])
     original = Trainer.__init__
@@ -103,6 +106,7 @@ def test_a_halving_is_told_and_remembered(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_how_it_runs_may_change_while_it_runs(tmp_path):
     folder = write_run(tmp_path, tokens=600, checkpoints=[])
     train(folder, stop_at=200)
@@ -117,6 +121,7 @@ def test_how_it_runs_may_change_while_it_runs(tmp_path):
     assert steps == list(range(steps[-1] - 2, steps[-1] + 1))
 
 
+@pytest.mark.slow
 def test_a_save_is_due_its_interval_after_the_last_and_later_where_that_took_long(
     tmp_path, monkeypatch
 ):
@@ -133,6 +138,7 @@ def test_a_save_is_due_its_interval_after_the_last_and_later_where_that_took_lon
     assert all(later - earlier >= PAUSE * 2 for earlier, later in pairwise(saved[:-1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_at", [500, 700])
 def test_no_state_is_copied_twice(tmp_path, monkeypatch, stop_at):
     """The final step is saved where a checkpoint is due, or else at the end of the call."""
@@ -146,6 +152,7 @@ def test_no_state_is_copied_twice(tmp_path, monkeypatch, stop_at):
     assert saved[-1] == newest_state(folder / "state").values["step"]
 
 
+@pytest.mark.slow
 def test_a_run_is_complete_only_when_its_last_checkpoint_is_there(tmp_path, monkeypatch):
     folder = write_run(tmp_path, tokens=300, checkpoints=[])
     states = []

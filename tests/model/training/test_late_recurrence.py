@@ -11,6 +11,8 @@ from dreamer_study.model.train import train
 from tests.model.packed_folder import write_run
 from tests.model.training.test_training import assert_same_run
 
+pytestmark = pytest.mark.slow
+
 LATE = {"depth": 3, "recurrence_after": 1500}
 CHECKPOINTS = [700, 1450, 2000]  # of 2,500 tokens
 

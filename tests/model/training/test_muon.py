@@ -208,6 +208,7 @@ def test_a_class_without_matrices_is_refused():
         make_optimizer(Words(), RECIPE)
 
 
+@pytest.mark.slow
 def test_the_trainer_does_not_import_the_compiler():
     code = (
         "import sys, dreamer_study.model.train, dreamer_study.model.training.muon;"

@@ -70,6 +70,7 @@ def gradients(folder: Path) -> tuple[float, dict[str, torch.Tensor]]:
 # --- losses
 
 
+@pytest.mark.slow
 def test_an_own_loss_is_trained_on_as_the_usual_one(tmp_path: Path) -> None:
     own, usual = (gradients(run_of(tmp_path / name, name)) for name in ("OwnLoss", "Plain"))
     assert own[0] == pytest.approx(usual[0], rel=1e-5)
@@ -79,6 +80,7 @@ def test_an_own_loss_is_trained_on_as_the_usual_one(tmp_path: Path) -> None:
     assert other[0] < 0.1 * usual[0], "the class's own loss is what counts"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("micro_batch_tokens", [None, 16])
 @pytest.mark.parametrize("name", ["Penalty", "OfThePass"])
 def test_an_auxiliary_loss_is_trained_on_and_not_reported(
@@ -101,6 +103,7 @@ def test_an_auxiliary_loss_is_trained_on_and_not_reported(
     torch.testing.assert_close(with_penalty[1][head], plain[1][head])
 
 
+@pytest.mark.slow
 def test_passes_of_documents_that_are_read_apart_count_by_their_tokens(tmp_path: Path) -> None:
     folder = run_of(tmp_path, "PassesOver")
     trainer = Trainer(read_run(folder), trust_code=True)
@@ -251,6 +254,7 @@ def test_an_own_optimizer_trains_at_the_rate_and_decay_of_the_recipe(tmp_path: P
         torch.testing.assert_close(parameter, expected, rtol=1e-3, atol=1e-4, msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "recipe",
     [
@@ -344,6 +348,7 @@ def test_the_rate_stays_and_falls_at_the_end_to_a_share_of_its_peak() -> None:
     assert min(rates({"decay": 0.1}, tokens=150, warmup_steps=9)[:1]) > 0
 
 
+@pytest.mark.slow
 def test_a_state_of_before_resumes_and_one_of_another_recipe_does_not(tmp_path: Path) -> None:
     folder = run_of(tmp_path, "Plain", schedule={"decay": 0.5})
     train(folder, stop_at=400, trust_code=True)

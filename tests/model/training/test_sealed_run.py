@@ -51,6 +51,7 @@ def test_a_changed_value_is_a_line(folder: Path, changes: dict[str, object]) -> 
     assert str(folder / "run.json") in str(raised.value)
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_is_trained(folder: Path) -> None:
     path = folder / "run.json"
     content = path.read_bytes()

@@ -84,6 +84,7 @@ def test_a_search_of_two_settings_tries_the_neighbours_of_its_best_and_not_all_c
     ]
 
 
+@pytest.mark.slow
 @given(
     steps=st.tuples(st.integers(-5, 6), st.integers(-5, 6)),
     grid=st.sampled_from([[1e-3, 2e-3], [1e-3, 1.5e-3, 6e-3], [3e-4, 1e-3]]),

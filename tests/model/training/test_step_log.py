@@ -65,6 +65,7 @@ def pretend_other_code(folder, name="model/dreamer.py"):
     return code_digest(saved["origin"]["code"])
 
 
+@pytest.mark.slow
 def test_changed_code_is_refused_unless_accepted_and_then_recorded(tmp_path, exit_status):
     folder = write_run(tmp_path)
     train(folder, stop_at=100)
@@ -97,6 +98,7 @@ def test_changed_code_is_refused_unless_accepted_and_then_recorded(tmp_path, exi
     assert len(read_code_changes(folder)) == 1
 
 
+@pytest.mark.slow
 def test_a_change_accepted_twice_before_any_training_counts_once(tmp_path):
     folder = write_run(tmp_path)
     train(folder, stop_at=100)
@@ -109,6 +111,7 @@ def test_a_change_accepted_twice_before_any_training_counts_once(tmp_path):
     assert len(read_code_changes(folder)) == 1
 
 
+@pytest.mark.slow
 def test_other_changes_cannot_be_accepted(tmp_path):
     folder = write_run(tmp_path)
     train(folder, stop_at=100)

@@ -84,6 +84,7 @@ def packings(draw):
     return length, [part for part in (rows[:cut], rows[cut:]) if part]
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(packings(), st.sampled_from(LOSSES), st.booleans(), st.integers(1, 5), st.integers(0, 3))
 def test_batches_equal_the_slow_reading(
@@ -108,6 +109,7 @@ def test_batches_equal_the_slow_reading(
     assert batch.target_tokens == int((batch.targets != IGNORED).sum())
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(packings(), st.sampled_from(LOSSES), st.integers(1, 6), st.integers(1, 6), st.integers(0, 3))
 def test_ranks_build_their_own_rows_of_the_batch_of_one_process(

@@ -56,6 +56,7 @@ def change_run(folder, changes):
     (folder / "run.json").write_text(json.dumps(values) if isinstance(changes, dict) else changes)
 
 
+@pytest.mark.slow
 def test_checkpoints_that_another_study_asks_for_meanwhile_are_written(fresh, monkeypatch):
     monkeypatch.setattr("dreamer_study.model.training.recorder.FLUSH_SECONDS", 0.0)
     folder = fresh()
@@ -107,6 +108,7 @@ def assert_same_run(folder, reference):
         assert described[0] == described[1]
 
 
+@pytest.mark.slow
 def test_tokens_are_counted_exactly(root):
     folder = root / "run"
     stream = TokenStream(root / "data", 3, 4)
@@ -131,6 +133,7 @@ def test_tokens_are_counted_exactly(root):
     assert last["loss"] == pytest.approx(np.mean(table["loss"].to_pylist()[-100:]), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_result_tables_and_progress(root):
     folder = root / "run"
     row, table = row_of(folder), read_record(folder)[1]
@@ -163,12 +166,14 @@ def test_result_tables_and_progress(root):
     assert [path.name for path in (folder / "state").iterdir()] == [f"{len(losses):09d}"]
 
 
+@pytest.mark.slow
 def test_a_finished_run_stays_as_it_is(root):
     before = (root / "run" / "steps.csv").read_bytes()
     assert train(root / "run") == "complete"
     assert (root / "run" / "steps.csv").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_checkpoint_is_the_average_and_the_model_where_raw_weights_are_kept(root, fresh):
     folder = fresh(raw_checkpoints=True)
     train(folder)
@@ -205,6 +210,7 @@ def test_a_run_that_is_extended_is_one_that_was_longer_from_the_start(fresh, tok
     assert json.loads((folder / "progress.json").read_text())["target"] == longer
 
 
+@pytest.mark.slow
 def test_stop_early_then_go_on_from_a_copy(root, fresh):
     folder = fresh()
     assert train(folder, stop_at=800) == "stopped"
@@ -222,6 +228,7 @@ def test_stop_early_then_go_on_from_a_copy(root, fresh):
     assert row_of(folder) == row
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_left_is_put_right(root, fresh):
     """Killed between state and checkpoint, with half a state and steps beyond the state in the log.
 
@@ -240,6 +247,7 @@ def test_what_a_killed_process_left_is_put_right(root, fresh):
     assert_same_run(folder, root / "run")
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_run_and_loses_nothing(root, fresh, exit_status):
     folder = fresh()
     train(folder, stop_at=900)
@@ -251,6 +259,7 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(root, fresh, exit_status):
     assert_same_run(folder, root / "run")
 
 
+@pytest.mark.slow
 def test_divergence_stops_with_a_clear_line(fresh, exit_status):
     folder = fresh(learning_rate=1e30, warmup_steps=0, checkpoints=[0, 10])
     status, lines = exit_status(folder)
@@ -264,6 +273,7 @@ def test_divergence_stops_with_a_clear_line(fresh, exit_status):
         load_model(checkpoint)
 
 
+@pytest.mark.slow
 def test_parameters_that_are_not_finite_are_never_saved(fresh, exit_status):
     folder = fresh(learning_rate=1e300, warmup_steps=0, checkpoints=[0], tokens=10)
     status, lines = exit_status(folder)
@@ -272,6 +282,7 @@ def test_parameters_that_are_not_finite_are_never_saved(fresh, exit_status):
     assert [path.name for path in (folder / "checkpoints").iterdir()] == [f"{0:015d}"]
 
 
+@pytest.mark.slow
 def test_checkpoints_without_a_state_are_not_taken_for_those_of_this_run(fresh, exit_status):
     folder = fresh()
     assert exit_status(folder)[0] == 0
@@ -283,6 +294,7 @@ def test_checkpoints_without_a_state_are_not_taken_for_those_of_this_run(fresh, 
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
@@ -300,6 +312,7 @@ def test_changed_settings_are_refused(fresh, exit_status, field, value, message)
     assert f"cannot be continued: since its start, {message}; undo the change" in line
 
 
+@pytest.mark.slow
 def test_changed_data_are_refused_but_not_moved_data(fresh, tmp_path):
     folder = fresh()
     train(folder, stop_at=100)
@@ -325,6 +338,7 @@ def test_source_digests_cover_what_training_imports():
     assert not {"model/evaluation/lm_eval_model.py", "model/evaluation/generate.py"} & files.keys()
 
 
+@pytest.mark.slow
 def test_two_processes_do_not_train_one_run(fresh):
     folder = fresh()
     with (folder / ".lock").open("w") as file:
@@ -333,6 +347,7 @@ def test_two_processes_do_not_train_one_run(fresh):
             train(folder)
 
 
+@pytest.mark.slow
 def test_a_step_log_that_was_shortened_or_changed_is_refused(fresh):
     folder = fresh()
     train(folder, stop_at=200)
@@ -348,6 +363,7 @@ def test_a_step_log_that_was_shortened_or_changed_is_refused(fresh):
                 read(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes", [{"micro_batch_tokens": 16}, {"micro_batch_tokens": 32}, {"checkpointing": True}]
 )
@@ -365,6 +381,7 @@ def test_how_a_batch_is_computed_changes_nothing_but_rounding(fresh, changes):
         assert torch.equal(router.bias, other.model.routers()[name].bias), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss_on", ["all", "responses"])
 def test_loss_is_the_mean_over_target_tokens(fresh, loss_on):
     folder = fresh(loss_on=loss_on, micro_batch_tokens=16)
@@ -380,6 +397,7 @@ def test_loss_is_the_mean_over_target_tokens(fresh, loss_on):
     assert trainer.train_step()[0] == pytest.approx(wanted.item(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_batch_without_targets_is_survived(tmp_path):
     write_packed(tmp_path / "data", [[[(16, 0)]] * 4], 16)
     folder = write_run(tmp_path, loss_on="responses", tokens=128, checkpoints=[])
@@ -387,6 +405,7 @@ def test_a_batch_without_targets_is_survived(tmp_path):
     assert steps(folder)["loss"].to_pylist() == [0.0, 0.0]
 
 
+@pytest.mark.slow
 def test_bfloat16_follows_float32(fresh):
     narrow, wide = (
         Trainer(read_run(fresh(name, precision=name))) for name in ("bfloat16", "float32")
@@ -396,6 +415,7 @@ def test_bfloat16_follows_float32(fresh):
     assert all(parameter.dtype == torch.float32 for parameter in narrow.model.parameters())
 
 
+@pytest.mark.slow
 def test_a_checkpoint_before_the_first_step(fresh):
     folder = fresh(checkpoints=[0, 64])
     train(folder, stop_at=10)
@@ -405,6 +425,7 @@ def test_a_checkpoint_before_the_first_step(fresh):
     assert torch.equal(load_model(first).head, type(load_model(first))(read_run(folder).model).head)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -454,6 +475,7 @@ def test_bad_input_is_one_line_and_status_2(fresh, exit_status, changes, message
     assert message in line
 
 
+@pytest.mark.slow
 def test_a_folder_without_a_run_and_a_stop_before_the_first_token(fresh, exit_status, tmp_path):
     assert exit_status(tmp_path) == (2, [f"bad input: no run in {tmp_path}: run.json is missing"])
     assert exit_status(fresh(), "--stop-at", "0") == (

@@ -43,6 +43,7 @@ def trained(kind: str) -> dict[str, Trained]:
     return {each.name.removesuffix(".weight").rpartition(".")[2]: each for each in groups}
 
 
+@pytest.mark.slow
 def test_fused_weights_are_split_as_their_models_do() -> None:
     assert {each.parts for each in trained("llama").values()} == {()}
     of_gpt2 = trained("gpt2")["c_attn"]
@@ -56,6 +57,7 @@ def test_fused_weights_are_split_as_their_models_do() -> None:
     assert bank.parameter.shape[bank.axis] == 48
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OF_KIND)
 def test_only_maps_between_hidden_states_are_by_muon(kind: str) -> None:
     by_name = trained(kind)

@@ -109,6 +109,7 @@ def test_the_best_of_several_items_is_the_cause(tmp_path: Path) -> None:
     assert grades(tmp_path) == {"exact": 2, "overlap": 1}
 
 
+@pytest.mark.slow
 def test_phrases_that_many_documents_share_do_not_count(tmp_path: Path) -> None:
     draw = random.Random(0)
     names, things = (
@@ -216,6 +217,7 @@ def reworded(draw: random.Random, question: str, words: list[str]) -> str:
     return " ".join(pieces)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     st.lists(st.lists(st.sampled_from(PARTS), max_size=4).map(" ".join), max_size=8),

@@ -302,6 +302,7 @@ def write_sources(folder: Path, sources: list[str]) -> None:
         write(folder, *parts, prefix=f"{place}-", shard_bytes=100_000)
 
 
+@pytest.mark.slow
 def test_every_source_has_its_share_in_any_order(tmp_path: Path) -> None:
     samples = []
     for sources in (["plain", "template", "other"], ["template", "other", "plain"]):

@@ -46,6 +46,7 @@ def reworded(draw: random.Random, text: str, edits: int) -> str:
     return " ".join(words)
 
 
+@pytest.mark.slow
 def test_exact_duplicates_in_any_case_and_spacing(tmp_path: Path) -> None:
     rows = [
         ("What is 2+2?", "4", "4"),
@@ -71,6 +72,7 @@ def test_exact_duplicates_in_any_case_and_spacing(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_one_word_edits_go_and_other_problems_stay(tmp_path: Path) -> None:
     story = STORY.format(n=48)
     rows = [
@@ -111,6 +113,7 @@ def test_one_word_edits_go_and_other_problems_stay(tmp_path: Path) -> None:
     assert len(kept) <= 2
 
 
+@pytest.mark.slow
 def test_a_pair_right_at_the_threshold_is_a_near_duplicate(tmp_path: Path) -> None:
     common = "ada bob cid dot eve fay gus"
     settings = DedupSettings(words=1, threshold=0.7)
@@ -123,6 +126,7 @@ def test_a_pair_right_at_the_threshold_is_a_near_duplicate(tmp_path: Path) -> No
     assert (at[2]["verified"], below[2]["verified"]) == (1, 0)
 
 
+@pytest.mark.slow
 def test_the_survivor_comes_first_by_source_then_answer_then_length_then_id(tmp_path: Path) -> None:
     text = STORY.format(n=4)
     first = write(tmp_path / "first", table([(text, "Seven.", "")], "z"))
@@ -143,6 +147,7 @@ def test_the_survivor_comes_first_by_source_then_answer_then_length_then_id(tmp_
     assert outcome(tmp_path / "other")[0] == ["b/0", "a/2"]
 
 
+@pytest.mark.slow
 def test_a_cause_is_always_a_document_that_stayed(tmp_path: Path) -> None:
     text = STORY.format(n=8)
     rows = [
@@ -165,6 +170,7 @@ def test_a_cause_is_always_a_document_that_stayed(tmp_path: Path) -> None:
     assert all(because in kept for _, because in dropped.values())
 
 
+@pytest.mark.slow
 def test_cap_on_responses_per_question(tmp_path: Path) -> None:
     words = ["alpha", "beta", "gamma", "delta", "epsilon"]
     rows = [("How many are left?", f"{word} " * (3 + i), "") for i, word in enumerate(words)]
@@ -180,6 +186,7 @@ def test_cap_on_responses_per_question(tmp_path: Path) -> None:
     assert len(run(tmp_path / "all", rows)[0]) == len(rows)
 
 
+@pytest.mark.slow
 def test_letters_of_short_rows_count_in_their_case(tmp_path: Path) -> None:
     long = [f"{name}(x)=2x is one of the functions that we draw" for name in "Ff"]
     rows = [
@@ -221,6 +228,7 @@ def planted(draw: random.Random, documents: int = 400) -> list[tuple[str, str, s
     return rows
 
 
+@pytest.mark.slow
 def test_recall_and_precision_against_all_pairs(tmp_path: Path) -> None:
     rows = planted(random.Random(1))
     kept, dropped, results = run(tmp_path, rows)
@@ -251,6 +259,7 @@ def test_recall_and_precision_against_all_pairs(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_order_of_files_decides_nothing(tmp_path: Path) -> None:
     rows = planted(random.Random(2), 150)
     reference = run(tmp_path, rows)
@@ -269,6 +278,7 @@ def test_the_order_of_files_decides_nothing(tmp_path: Path) -> None:
     assert not (output / "unfinished").exists()
 
 
+@pytest.mark.slow
 def test_a_hot_bucket_grows_linearly(tmp_path: Path) -> None:
     draw = random.Random(4)
     text = " ".join("".join(draw.choice("abcdefgh") for _ in range(5)) for _ in range(90))
@@ -281,6 +291,7 @@ def test_a_hot_bucket_grows_linearly(tmp_path: Path) -> None:
     assert cluster["example"] in dropped
 
 
+@pytest.mark.slow
 def test_labels_and_usual_instructions_keep_no_copy(tmp_path: Path) -> None:
     question = "Mia has 3 apples and buys 4 more at the market. How many apples does Mia have now?"
     forms = [
@@ -301,6 +312,7 @@ def vocabulary(draw: random.Random, size: int) -> list[str]:
     return ["".join(draw.choice("bcdfgaeiou") for _ in range(6)) for _ in range(size)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("length", "step"), [(200, 22), (60, 7)])
 def test_of_a_chain_only_what_resembles_the_survivor_goes(
     tmp_path: Path, length: int, step: int
@@ -316,6 +328,7 @@ def test_of_a_chain_only_what_resembles_the_survivor_goes(
     assert results["drifted"] == 0
 
 
+@pytest.mark.slow
 def test_what_takes_much_of_a_source_is_told_with_an_example(tmp_path: Path) -> None:
     draw = random.Random(7)
     words = vocabulary(draw, 3000)
@@ -330,6 +343,7 @@ def test_what_takes_much_of_a_source_is_told_with_an_example(tmp_path: Path) -> 
     assert dropped[cluster["example"]] == ("near_duplicate", cluster["because"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
@@ -369,6 +383,7 @@ def test_input_that_cannot_be_read(tmp_path: Path) -> None:
 APPLES = "Mia has one apple and buys four more at the market for 20 cents. How many apples has Mia?"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form",
     [
@@ -394,6 +409,7 @@ def test_one_problem_in_another_form_is_a_duplicate(tmp_path: Path, form: str) -
     assert set(dropped) <= {"s/0", "s/1"}
 
 
+@pytest.mark.slow
 @needs_mirror
 def test_real_problems_stay_and_their_edits_go(tmp_path: Path) -> None:
 
@@ -429,6 +445,7 @@ def test_settings_that_make_no_sense(wrong: dict) -> None:
         DedupSettings(**wrong)
 
 
+@pytest.mark.slow
 def test_with_remove_false_every_document_stays(tmp_path: Path) -> None:
     rows = [("What is 2+2?", "4", "4"), ("what is 2 + 2?", "4", "4"), ("What is 3?", "3", "3")]
     kept, dropped, results = run(tmp_path, rows, DedupSettings(responses_per_question=1))

@@ -69,6 +69,7 @@ def test_problems_worded_alike_differ_by_a_guard(
     assert (GUARDS[code - 1] if code else None) == guard
 
 
+@pytest.mark.slow
 @given(st.lists(TEXTS, min_size=1, max_size=5))
 def test_texts_of_equal_numbers_have_equal_digits(texts: list[str]) -> None:
     found = digit_sequences(text_column(pa.array(texts)))
@@ -87,6 +88,7 @@ NAMES = ["sin", "Cos", "arctan", "max", "log", "h", "minute", "cost", "f(", "gcd
 PIECES = st.sampled_from([*"aAfxz (\n.éıİſ\u212a", *NAMES])
 
 
+@pytest.mark.slow
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_questions_without_a_function_are_told_apart_from_all_others(text: str) -> None:
     """A function is a name between other characters than ASCII letters, or a single letter before a
@@ -175,6 +177,7 @@ def kept(folder: Path, questions: list[str]) -> int:
     return len(read(folder / "out"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "labelled",
     [
@@ -200,6 +203,7 @@ def test_numbers_of_the_problem_are_no_label(question: str) -> None:
     assert without_labels(pa.array([question])).to_pylist() == [question]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("one", "other", "different"),
     [
@@ -230,6 +234,7 @@ def sketch(members: list[int], count: int, seed: int) -> MinHash:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     st.lists(st.lists(st.integers(0, 2**64 - 1), max_size=12), max_size=8),

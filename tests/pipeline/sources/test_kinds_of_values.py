@@ -354,6 +354,7 @@ def test_escaped_quotes_leave_the_numbers_of_lines(tmp_path):
         found(tmp_path / "a.csv", escape="\\")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("indent", [None, 1])
 def test_rows_inside_an_object_are_told_and_read_by_the_name_of_their_field(tmp_path, indent):
     content = {"version": "1.0", "about": {"rows": [1, 2]}, "n": 12, "rows": ROWS, "end": [None]}

@@ -312,6 +312,7 @@ def test_a_value_that_cannot_be_cast_names_file_and_reason(tmp_path):
             read(resolve_source(PLAIN | {"where": "r::int > 1"}))
 
 
+@pytest.mark.slow
 def test_a_limit_is_spread_over_parquet_files_and_takes_the_head_of_others(tmp_path):
     for number in range(3):
         table = pa.table({"q": [f"{number}-{i}" for i in range(100)], "r": ["x"] * 100})
@@ -368,6 +369,7 @@ def plain(name, repository, **changed):
     return {"name": name, "repository": repository} | columns | changed
 
 
+@pytest.mark.slow
 @needs_mirror
 @pytest.mark.parametrize(
     ("entry", "rows", "digest"),

@@ -100,6 +100,7 @@ def test_amounts_in_powers_of_1000_and_1024() -> None:
         memory_bytes("much")
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_one_clear_line():
     """As the system does where memory runs out."""
     with (
@@ -150,6 +151,7 @@ def test_shards_are_cut_by_size_and_read_in_order(tmp_path: Path) -> None:
     assert rows == list(range(50))
 
 
+@pytest.mark.slow
 def test_batches_are_bounded_by_bytes_however_long_documents_are(
     tmp_path: Path, monkeypatch
 ) -> None:

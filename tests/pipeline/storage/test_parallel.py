@@ -14,6 +14,8 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage import parallel
 from dreamer_study.pipeline.storage.parallel import local_scheduler, workers
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 from dreamer_study.pipeline.storage.parallel import workers
 
@@ -23,7 +25,6 @@ with workers(2) as run:
 """
 
 
-@pytest.mark.slow
 def test_a_local_scheduler_works_for_this_process_and_for_nobody_without_its_keys(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

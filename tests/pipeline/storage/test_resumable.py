@@ -20,6 +20,8 @@ from tests.full_disk import no_space
 from tests.pipeline.decontaminate.items import item_table
 from tests.pipeline.documents import read, table, write
 
+pytestmark = pytest.mark.slow
+
 SHARDS = 4
 
 
@@ -98,7 +100,6 @@ def test_interrupted_it_goes_on_from_finished_shards_to_the_same_bytes(
     assert run(stage, tmp_path, "out", items) == run(stage, tmp_path, "undisturbed", items)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["deduplicate", "decontaminate"])
 def test_processes_write_the_same_bytes(tmp_path: Path, stage: str) -> None:
     items = corpus(tmp_path)
@@ -121,7 +122,6 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(tmp_path: Path, stage: str)
     assert run(stage, tmp_path, "out", items) == expected
 
 
-@pytest.mark.slow
 def test_parts_of_other_settings_are_not_taken(tmp_path: Path) -> None:
     items, settings = corpus(tmp_path, 400), DedupSettings(threshold=0.9)
     with pytest.raises(KeyboardInterrupt):
@@ -163,7 +163,6 @@ def test_killed_while_parts_are_removed_it_ends_with_the_same_bytes(
     )
 
 
-@pytest.mark.slow
 def test_documents_of_ten_megabytes_and_ids_that_repeat(tmp_path: Path) -> None:
     draw = random.Random(1)
     words = ["".join(draw.choice("abcdefghijkl") for _ in range(6)) for _ in range(5000)]

@@ -171,6 +171,7 @@ def short_grams(texts: list[str], n: int, block_bytes: int) -> list[list[int]]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.lists(TEXTS, max_size=6), st.sampled_from([1, 40, 1 << 18]))
 @example(["3.1,000", "-1,000", "12,345{,}678\\,901,", "}1,000{", "9,999999"], 1)
@@ -227,6 +228,7 @@ def test_jaccard_of_many_pairs_equals_sets() -> None:
     assert jaccard(values, offsets, left, right).tolist() == expected
 
 
+@pytest.mark.slow
 @given(
     st.sets(st.integers(0, 2**64 - 1) | st.integers(0, 50)),
     st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 50)),

@@ -54,6 +54,7 @@ def counted(stages: list[Stage], tmp_path: Path) -> list[dict]:
     return count_tokens(stages, packed["counts"], tokenizer)
 
 
+@pytest.mark.slow
 def test_tokens_are_those_of_every_document_or_of_a_sample(tmp_path: Path, monkeypatch) -> None:
     with DocumentWriter(tmp_path / "documents") as writer:
         writer.keep(documents(3000))
@@ -262,6 +263,7 @@ def test_fewer_items_are_those_of_the_lowest_hashes(
     assert found["validation"] <= held_out
 
 
+@pytest.mark.slow
 def test_the_choice_depends_on_questions_alone(
     results, tokenizer: Path, packed: Path, tmp_path: Path
 ) -> None:
@@ -297,6 +299,7 @@ def test_a_single_question_that_is_held_out_is_refused(tokenizer: Path, tmp_path
         pack(same, tokenizer, tmp_path / "out", seed=0, validation=1, **OPTIONS)
 
 
+@pytest.mark.slow
 def test_the_documents_that_another_packing_holds_out_are_held_out_here(tmp_path: Path) -> None:
     """However often they stand in the raw documents, and whatever their responses."""
     few = documents(3000)

@@ -75,6 +75,7 @@ def test_what_was_packed_is_counted(
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     st.lists(
@@ -102,6 +103,7 @@ def test_any_documents_and_row_length(
     assert Counter(unpacked(folder / "out")) == expected
 
 
+@pytest.mark.slow
 def test_bytes_depend_on_documents_and_seed_not_on_how_they_lie(
     tokenizer: Path, tmp_path: Path
 ) -> None:
@@ -141,6 +143,7 @@ def stop_at_a_shard(fraction: float, words: str) -> None:
         raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_an_interrupted_packing_goes_on_where_it_was(tokenizer: Path, tmp_path: Path) -> None:
     source = write(tmp_path / "in", DOCUMENTS, rows=7, shard_bytes=1000)
     pack(source, tokenizer, tmp_path / "whole", **OPTIONS)

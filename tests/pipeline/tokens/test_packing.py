@@ -144,6 +144,7 @@ def lengths_and_row(draw: st.DrawFn) -> tuple[list[int], int]:
     return draw(st.lists(st.integers(1, row), max_size=200)), row
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(lengths_and_row(), st.integers(1, 50))
 def test_every_document_lies_in_one_row_and_on_no_other(
@@ -223,6 +224,7 @@ def by_pieces(codec: Tokenizer, texts: pa.Array) -> list[list[int]]:
     return [tokens[start:stop].tolist() for start, stop in pairwise(offsets)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", [WORDS, LLAMA_3])
 @given(texts=st.lists(st.text(CHARACTERS, max_size=25) | st.text(max_size=10), max_size=5))
 def test_tokens_are_those_of_the_whole_texts(codec, expression: str, texts: list[str]) -> None:
@@ -231,6 +233,7 @@ def test_tokens_are_those_of_the_whole_texts(codec, expression: str, texts: list
     assert by_pieces(codec, pa.array(texts, pa.string())) == whole(codec, texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", [WORDS, LLAMA_3])
 @given(text=st.text(CHARACTERS, max_size=25) | st.text(max_size=10))
 @example("a\n  b")

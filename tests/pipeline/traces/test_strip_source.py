@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from dreamer_study.pipeline.sources.read import read_source
 from dreamer_study.pipeline.sources.table import resolve_source
 from dreamer_study.pipeline.traces.strip_source import (
@@ -100,6 +102,7 @@ def test_with_kept_traces_every_document_stays_as_it_is(tmp_path):
     assert {(row["kind"], row["documents"]) for row in result["traces"]} == {("none", 3)}
 
 
+@pytest.mark.slow
 @needs_mirror
 def test_real_traces(tmp_path):
     """Of the reasoning-gym rows 78 open a trace without an end; 65 of them have an answer, marked

@@ -56,6 +56,7 @@ def test_answers_are_right_and_values_are_possible_answers(seed: int, part: str)
         assert story.numbers == tuple(int(digit) for digit in re.findall(r"\d", story.question))
 
 
+@pytest.mark.slow
 def test_answers_are_near_uniform() -> None:
     random, steps = Random(0), WorldSettings().steps()
     counts = Counter(
@@ -128,6 +129,7 @@ def read(path: Path) -> list[dict]:
 # --- the written world ---
 
 
+@pytest.mark.slow
 def test_same_settings_same_content_other_seed_other_content(world: Path, tmp_path: Path) -> None:
     write_world(tmp_path / "again", SMALL)
     files = sorted(path.relative_to(world) for path in world.rglob("*") if path.is_file())
@@ -140,6 +142,7 @@ def test_same_settings_same_content_other_seed_other_content(world: Path, tmp_pa
     assert not questions[0] & questions[1]
 
 
+@pytest.mark.slow
 def test_content_is_the_same_on_every_machine(rows: list[dict]) -> None:
     text = json.dumps(rows, ensure_ascii=False, sort_keys=True)
     assert hashlib.blake2b(text.encode(), digest_size=8).hexdigest() == "57e9303eacb06d43"
@@ -203,6 +206,7 @@ def test_shares_are_met(world: Path, truth: list[dict]) -> None:
     assert max(repeated.values()) == 1, "every planted pair stands alone"
 
 
+@pytest.mark.slow
 def test_what_is_clean_cannot_be_taken_for_a_duplicate_or_a_leak(
     world: Path, rows: list[dict], truth: list[dict]
 ) -> None:
@@ -263,6 +267,7 @@ SHEETS = WorldSettings(documents=2000, items=50, families=("chain", "recall"))
 BOTH = WorldSettings(documents=200, items=10, families=("sums", "chain"))
 
 
+@pytest.mark.slow
 def test_a_world_has_the_sources_and_benchmarks_of_its_families(tmp_path: Path) -> None:
     for wanted, sources, tasks in (
         (SHEETS, ["sheets"], ["world_recall", "world_chain"]),
@@ -309,6 +314,7 @@ def test_every_sheet_is_what_the_truth_says(tmp_path: Path) -> None:
     assert families == {"chain": 945, "recall": 945}
 
 
+@pytest.mark.slow
 def test_trivial_rules_do_little_on_sheets_and_chance_is_that_of_the_options(
     tmp_path: Path,
 ) -> None:
@@ -351,6 +357,7 @@ def test_settings_that_make_no_sense_are_refused(values: dict, named: str) -> No
         WorldSettings(**values)
 
 
+@pytest.mark.slow
 def test_worlds_that_cannot_be_filled_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="ask for more documents or smaller shares"):
         write_world(tmp_path, WorldSettings(documents=100, exact_duplicates=0.6))

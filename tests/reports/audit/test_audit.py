@@ -119,6 +119,7 @@ texts = st.lists(st.sampled_from(["a", "b,", "3", "4", "<i>", "\n", " ", "x=1"])
 )
 
 
+@pytest.mark.slow
 @given(texts, texts)
 def test_both_texts_are_whole_and_what_is_not_marked_is_in_both(first, second):
     sides = differences(first, second)

@@ -174,6 +174,7 @@ def test_an_index_of_parquet_is_columns(tmp_path: Path) -> None:
     assert read_curves(tmp_path / "curves.parquet").points["tokens"].tolist() == [10, 20, 10, 20]
 
 
+@pytest.mark.slow
 def test_seeds_with_few_checkpoints_in_common_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -218,6 +219,7 @@ def test_curves_of_losses_alone_say_the_answer_of_one_task_and_point_to_the_rati
         assert ("ratio-by-value" in page.read_text()) == (tasks == "t")
 
 
+@pytest.mark.slow
 def test_items_belong_to_points_and_have_their_mean(tmp_path: Path) -> None:
     points = table(tmp_path / "curves.csv", HEAD, ROWS)
     head = "variant,seed,tokens,task,item,score"
@@ -249,6 +251,7 @@ def factors_of(database: Path) -> pd.DataFrame:
     )
 
 
+@pytest.mark.slow
 def test_curves_with_the_factors_of_table_2_give_them_back(tmp_path: Path) -> None:
     rows = ["variant,seed,tokens,task,score"]
     for variant, factors in {"LA": (1, 1, 1, 1), **TABLE_2}.items():
@@ -343,6 +346,7 @@ def test_without_items_the_interval_has_the_standard_errors(tmp_path: Path) -> N
     assert widths[3] / 2 / 1.96 == pytest.approx(2**0.5 * 0.02 / 0.1 * math.log(2), rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_curve_that_begins_above_the_other_has_a_bound(tmp_path: Path) -> None:
     curves = Curves(TWO.assign(metric="accuracy", filter="none", value=[0.1, 0.2, 0.3, 0.4]))
     enter_curves(tmp_path / "results.duckdb", curves, baseline=None)
@@ -352,6 +356,7 @@ def test_a_curve_that_begins_above_the_other_has_a_bound(tmp_path: Path) -> None
     assert row["high"] == pytest.approx(1 / 2), "B had it at its first checkpoint, A never"
 
 
+@pytest.mark.slow
 def test_no_common_range_and_an_unknown_baseline_are_one_line(tmp_path: Path) -> None:
     curves = Curves(TWO.assign(metric="accuracy", filter="none", value=[0.1, 0.1, 0.1, 0.1]))
     with pytest.raises(InputError, match="no variant can be compared with A"):
@@ -385,6 +390,7 @@ def lm_eval_folder(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_folder_of_lm_eval_is_read_by_the_pattern_of_its_paths(tmp_path: Path) -> None:
     folder = lm_eval_folder(tmp_path / "results")
     curves = read(folder, Asked(pattern="{variant}/step-{tokens}"))

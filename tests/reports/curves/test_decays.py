@@ -18,6 +18,8 @@ from dreamer_study.reports.curves.entering import enter_curves
 from dreamer_study.reports.curves.points import Curves
 from dreamer_study.sql.results import ingest, query
 
+pytestmark = pytest.mark.slow
+
 TRUE = 1.5
 HORIZON = 1e9
 DECAY_FROM = 0.8

@@ -176,6 +176,7 @@ def test_a_form_gives_the_points_that_were_measured(tmp_path: Path, form: str) -
     assert found(read(tmp_path / name, asked)) == expected(LOSSES, 7)
 
 
+@pytest.mark.slow
 def test_event_files_are_read_by_tensorboards_own_reader(tmp_path: Path) -> None:
     writers = pytest.importorskip("tensorboard.summary")
     for variant, curve in LOSSES.items():
@@ -189,6 +190,7 @@ def test_event_files_are_read_by_tensorboards_own_reader(tmp_path: Path) -> None
     assert curves.ignored == ["train/loss"]
 
 
+@pytest.mark.slow
 def test_what_was_left_out_guessed_or_doubled_is_said(tmp_path: Path) -> None:
     a_log(tmp_path / "logs")
     logs = Asked(pattern="{variant}/s{seed}.log", logs=["step:{step}/{} val_loss:{loss}"])
@@ -277,6 +279,7 @@ def test_an_average_of_lighteval_stands_for_its_parts(tmp_path: Path) -> None:
     assert curves.points["items"].iloc[0] == 18
 
 
+@pytest.mark.slow
 def test_records_of_every_eval_ever_say_unit_and_direction(tmp_path: Path) -> None:
     for variant in SCORES:
         for place, step in enumerate(STEPS):
@@ -376,6 +379,7 @@ def test_a_line_of_samples_may_hold_other_ends_of_lines(tmp_path: Path) -> None:
     assert len(read(folder, BY_STEP).items) == 6
 
 
+@pytest.mark.slow
 def test_a_metric_may_be_chosen_and_is_said(tmp_path: Path) -> None:
     folder = write_results(
         tmp_path / "lm", lambda value: {"results": {"t": {"acc,none": 0.5, "acc_norm,none": value}}}

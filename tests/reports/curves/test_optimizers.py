@@ -13,6 +13,8 @@ from dreamer_study.reports.curves.points import Curves
 from dreamer_study.reports.curves.reading import read_curves
 from dreamer_study.sql.results import query
 
+pytestmark = pytest.mark.slow
+
 CURVES = Path(__file__).parents[3] / "docs" / "results" / "optimizers" / "curves.csv"
 TOKENS_OF_A_STEP = 524_288
 LOSS = 3.28

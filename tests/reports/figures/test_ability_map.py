@@ -91,7 +91,7 @@ def test_intervals_in_a_band_have_places_of_their_own() -> None:
 
 def test_a_ratio_without_an_interval_is_hollow() -> None:
     rows = [measured(f"V{number}", task, 1.2) for number in range(3) for task in TASKS]
-    figure = ability_map(pd.DataFrame(rows + [row("Alone", TASKS[0], ratio=0.5)]))
+    figure = ability_map(pd.DataFrame([*rows, row("Alone", TASKS[0], ratio=0.5)]))
     assert "hollow" in figure.caption
     frames = [
         pd.read_csv(io.StringIO(text))
@@ -181,6 +181,7 @@ def test_a_ratio_without_an_interval_has_no_line_in_a_forest() -> None:
     assert "Hollow without a line" in figure.caption
 
 
+@pytest.mark.slow
 def test_panels_name_their_depth_where_there_are_several() -> None:
     one_depth = close_together(6)
     two_depths = pd.concat([one_depth, one_depth.assign(depth=8)], ignore_index=True)

@@ -45,6 +45,7 @@ def test_few_seeds_have_no_band(seeds: int) -> None:
     assert len([layer for layer in layers if layer.get("name") == "seeds"]) == (seeds > 1)
 
 
+@pytest.mark.slow
 def test_the_band_of_four_seeds_is_over_seeds_and_items_within_what_is_possible() -> None:
     seeds = np.array([0.38, 0.43, 0.39, 0.42])
     error = seeds.std(ddof=1) / 2
@@ -56,6 +57,7 @@ def test_the_band_of_four_seeds_is_over_seeds_and_items_within_what_is_possible(
     assert bands(seeds=4, seed_error=0.4)[1] == (0, 1)
 
 
+@pytest.mark.slow
 def test_the_caption_says_how_uncertainty_is_drawn() -> None:
     captions = [
         accuracy(curve(seeds=seeds), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4).caption
@@ -91,6 +93,7 @@ def test_raw_weights_are_drawn_where_they_were_evaluated() -> None:
     assert "Dotted coloured lines are the raw weights" in drawn.caption
 
 
+@pytest.mark.slow
 def test_documents_seen_before_are_said_with_the_curves() -> None:
     said = [
         accuracy(

@@ -16,6 +16,8 @@ from tests.reports.figures.frames import (
     ratios,
 )
 
+pytestmark = pytest.mark.slow
+
 CURVES, NO_LOSSES = curve(), curve().iloc[:0].rename(columns={"accuracy": "value"})
 
 STYLES = styles(["LA", "DR", "DR+DA"])

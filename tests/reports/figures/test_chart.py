@@ -55,6 +55,7 @@ def test_the_token_axis(values: list[float], kind: str | None, domain: list[floa
     assert scale["domain"] == domain
 
 
+@pytest.mark.slow
 @given(st.floats(1, 1e12), st.floats(8, 1e9))
 def test_logarithmic_ticks_are_few_and_round(low: float, ratio: float) -> None:
     high = low * ratio
@@ -63,6 +64,7 @@ def test_logarithmic_ticks_are_few_and_round(low: float, ratio: float) -> None:
     assert all(low <= tick <= high for tick in ticks)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     st.lists(
@@ -90,6 +92,7 @@ def test_the_lines_of_many_seeds_are_fainter_than_those_of_few() -> None:
     assert opacity(30) < opacity(3)
 
 
+@pytest.mark.slow
 def test_the_same_panels_make_one_chart_for_papers() -> None:
     drawn = accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
     drawing = vl_convert.vegalite_to_svg(composed(drawn))
@@ -97,6 +100,7 @@ def test_the_same_panels_make_one_chart_for_papers() -> None:
         assert words in drawing
 
 
+@pytest.mark.slow
 def test_every_panel_of_a_chart_for_papers_draws_its_own_seeds() -> None:
     worse = RUNS.assign(
         accuracy=RUNS["accuracy"] * RUNS["task"].map({"gsm8k": 0.5, "average": 0.9})
@@ -111,6 +115,7 @@ def _lines(specification: dict[str, Any]) -> set[str]:
     return set(re.findall(r' d="(M[^"ZA]*L[^"ZA]*)"', vl_convert.vegalite_to_svg(specification)))
 
 
+@pytest.mark.slow
 def test_drawings_of_one_page_do_not_share_ids() -> None:
     chart = accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
     first, second = (page_drawing(chart.panels[0], number) for number in (1, 2))
@@ -118,6 +123,7 @@ def test_drawings_of_one_page_do_not_share_ids() -> None:
     assert 'id="figure-2' not in first
 
 
+@pytest.mark.slow
 def test_names_are_never_read_as_expressions() -> None:
     names = ["LA", "datum['x'] + 1", 'a.b[0]"']
     frame = curve().assign(variant=[*names, names[2]] * 2)
@@ -126,6 +132,7 @@ def test_names_are_never_read_as_expressions() -> None:
     assert "<svg" in page_drawing(drawn.panels[0], 1)
 
 
+@pytest.mark.slow
 def test_long_names_of_an_axis_are_texts_that_differ_and_no_expressions() -> None:
     names = [f"{'a' * 40}', datum['x'] + \"{end}\u2028{'b' * 40}" for end in "12"]
     rows = pd.DataFrame({"name": names, "value": 1})

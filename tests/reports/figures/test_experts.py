@@ -83,6 +83,7 @@ def test_balance_shows_the_whole_model_over_training_and_each_depth_against_the_
     assert balance(gini.iloc[2:], GINI, ratios.iloc[:1], DRAWN) is None
 
 
+@pytest.mark.slow
 def test_figures_side_by_side_give_one_gini_coefficient(tmp_path: Path) -> None:
     database = whole_study(tmp_path / "results.duckdb", {name: RIGHT[name] for name in DRAWN})
     with connect(database) as connection:
@@ -105,6 +106,7 @@ def test_figures_side_by_side_give_one_gini_coefficient(tmp_path: Path) -> None:
     assert f"DR {uneven / 2:.3f} (0.000 to {uneven:.3f})" in training.finding
 
 
+@pytest.mark.slow
 def test_every_row_of_a_depth_attention_map_is_scaled_by_its_strongest() -> None:
     drawn = depth_attention(SCORES, DRAWN)
     assert drawn.finding == (

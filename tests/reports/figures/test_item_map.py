@@ -63,6 +63,7 @@ def test_of_many_items_a_column_is_the_mean_of_several() -> None:
     assert "more than 200 items have columns of up to 5 items" in figure.caption
 
 
+@pytest.mark.slow
 def test_many_benchmarks_have_one_panel_with_fewer_columns() -> None:
     tasks = tuple(f"task_{number:02d}" for number in range(40))
     names = ["LA", "DR", *(f"V{number}" for number in range(10))]

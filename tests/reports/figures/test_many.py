@@ -37,6 +37,7 @@ def params(figure: Figure) -> list[dict]:
     ]
 
 
+@pytest.mark.slow
 def test_the_averages_have_a_panel_and_a_menu_shows_one_of_many_benchmarks() -> None:
     drawn = token_ratios(many_ratios(), STYLES)
     average, single = drawn.panels
@@ -50,11 +51,13 @@ def test_the_averages_have_a_panel_and_a_menu_shows_one_of_many_benchmarks() -> 
     assert max(heights) == 22 * len(VARIANTS)
 
 
+@pytest.mark.slow
 def test_few_benchmarks_are_in_one_panel() -> None:
     (panel,) = token_ratios(many_ratios(TASKS[:8]), STYLES).panels
     assert "params" not in panel.specification
 
 
+@pytest.mark.slow
 def test_rows_are_in_the_order_of_the_effect() -> None:
     average, _ = token_ratios(many_ratios(), STYLES).panels
     orders = [
@@ -66,6 +69,7 @@ def test_rows_are_in_the_order_of_the_effect() -> None:
     assert all(order == VARIANTS[::-1] for order in orders)
 
 
+@pytest.mark.slow
 def test_a_map_is_coloured_where_an_interval_excludes_one() -> None:
     drawn = ratio_map(many_ratios(), STYLES)
     (panel,) = drawn.panels
@@ -79,6 +83,7 @@ def test_a_map_is_coloured_where_an_interval_excludes_one() -> None:
     assert "above 1.25 or below 0.80" in drawn.caption
 
 
+@pytest.mark.slow
 def test_a_map_has_no_colour_where_models_are_less_than_a_checkpoint_apart() -> None:
     rows = many_ratios()
     is_near = (rows["variant"] == "V11") & rows["task"].isin(TASKS[:5])
@@ -90,6 +95,7 @@ def test_one_benchmark_has_no_map() -> None:
     assert ratio_map(many_ratios(TASKS[:1]), STYLES) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "panels"), [(8, 9), (9, 2)])
 def test_many_benchmarks_have_one_panel_of_curves(count: int, panels: int) -> None:
     one = curve(seeds=2)
@@ -144,6 +150,7 @@ def test_what_no_test_has_seen_is_hollow_beside_what_one_has() -> None:
     assert "was not tested" in drawn.caption
 
 
+@pytest.mark.slow
 def test_a_saved_panel_of_one_benchmark_names_the_benchmark() -> None:
     drawn = composed(token_ratios(many_ratios(), STYLES))
     titles = [panel["title"] for panel in drawn["vconcat"][1]["concat"]]

@@ -62,6 +62,7 @@ def test_the_later_half_has_a_panel_of_its_own() -> None:
     assert loss(none, means_of(none), DRAWN) is None
 
 
+@pytest.mark.slow
 def test_the_mean_at_the_end_is_over_runs_that_have_ended() -> None:
     for status, mean in (
         ("evaluating", "2.950"),
@@ -103,6 +104,7 @@ def test_few_seeds_and_runs_in_no_mean_are_thin_lines() -> None:
     assert "count in no mean" in more.caption
 
 
+@pytest.mark.slow
 def test_the_training_loss_is_in_bits_per_byte_where_the_bytes_of_a_token_are_known() -> None:
     drawn = training_loss(RUN_CURVES, bytes_per_token=2.5)
     (rows,) = data(drawn.panels[0].specification)

@@ -28,6 +28,8 @@ from tests.reports.small_results import (
     study,
 )
 
+pytestmark = pytest.mark.slow
+
 POINTS = tuple(round(1_000_000 * 1.4**place) for place in range(12))
 SEEDS = 4
 # By how many checkpoints each seed is ahead of the baseline; None: never above chance.

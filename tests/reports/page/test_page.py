@@ -64,6 +64,7 @@ def test_seeds_and_raw_weights_are_offered_where_they_are_drawn() -> None:
     assert "weights" in [menu.name for menu in made.menus]
 
 
+@pytest.mark.slow
 def test_the_answer_the_ratios_and_the_curves(tmp_path: Path) -> None:
     text = summary(read_study(whole_study(tmp_path / "results.duckdb"), STUDY))
     lines = text.splitlines()
@@ -82,6 +83,7 @@ def test_the_answer_the_ratios_and_the_curves(tmp_path: Path) -> None:
     assert len([line for line in lines[start + 4 :] if line.startswith("| ")]) == len(POINTS)
 
 
+@pytest.mark.slow
 def test_a_study_without_results_and_with_odd_names(tmp_path: Path) -> None:
     odd = "a|b*c"
     tables = {"studies": [study()], "models": [model_row(odd, odd, 4)], "runs": [run_row("r", odd)]}

@@ -39,6 +39,8 @@ from tests.reports.small_results import (
     whole_study,
 )
 
+pytestmark = pytest.mark.slow
+
 VOID = {"meta", "link", "img", "br", "input"}
 PARTS = {
     "p",
@@ -219,7 +221,6 @@ def test_the_answer_is_drawn_without_script_in_colours_of_the_page(place: Path) 
         assert 'stroke="#' not in drawing
 
 
-@pytest.mark.slow
 def test_specifications_are_vega_lite(page: Page) -> None:
     texts = page.content["texts"]
     for name, figure in page.figures.items():
@@ -249,7 +250,6 @@ def test_two_writers_of_one_page_do_not_meet(
     assert not list(page.parent.glob(".*"))
 
 
-@pytest.mark.slow
 def test_figures_of_an_earlier_report_go_and_nothing_else(tmp_path: Path) -> None:
     usage = [
         {"run_id": "r", "tokens": 5, "depth": 1, "expert": e, "selections": 9} for e in range(4)

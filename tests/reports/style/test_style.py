@@ -21,6 +21,7 @@ def test_every_unit_of_time_has_its_size() -> None:
     assert {unit: float(sizes[unit]) for unit in ("s", *TIMES)} == {"s": 1, **TIMES}
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=20, unique=True))
 def test_variants_look_different(names: list[str]) -> None:
     drawn = styles(names)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 
 from dreamer_study.model.config import DreamerConfig, la
 from dreamer_study.reports.data import read_study
@@ -153,6 +154,7 @@ def test_a_score_fixed_in_advance_is_what_was_to_be_reached() -> None:
     assert "Reached the score" in [head.text for head in made.head[0]]
 
 
+@pytest.mark.slow
 def test_a_task_with_an_accuracy_and_a_perplexity_has_both(tmp_path: Path) -> None:
     # DR is better by both.
     tables = models_and_runs("LA", "DR")
@@ -260,6 +262,7 @@ def test_models_from_elsewhere_have_no_hyperparameters() -> None:
     assert hyperparameters(models, runs, {}, styles(["LA"])).rows == ()
 
 
+@pytest.mark.slow
 def test_an_answer_without_words_beside_answers_with_words_is_a_dash(tmp_path: Path) -> None:
     data = read_study(whole_study(tmp_path / "results.duckdb"), STUDY)
     rows = data.examples.assign(

@@ -267,6 +267,7 @@ def test_depths_are_named_where_there_are_several() -> None:
     assert "epth" not in " ".join(said({}, {"variant": "DR+DA"}))
 
 
+@pytest.mark.slow
 @given(st.floats(0.05, 20), st.floats(1, 3), st.floats(1, 3))
 def test_the_interval_holds_the_figure_of_its_sentence(
     value: float, below: float, above: float

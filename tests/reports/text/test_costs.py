@@ -11,6 +11,8 @@ from dreamer_study.reports.data import read_study
 from dreamer_study.reports.text.costs import total_cost
 from tests.reports.small_results import STUDY, Tables, entered, models_and_runs
 
+pytestmark = pytest.mark.slow
+
 # Two trainings of 7,300 seconds, 16M tokens, and 3 x 9.389e8 FLOPs a token.
 TOTAL = "The 2 trainings took 4.1\u202fh, 32M tokens and 9.01e16 FLOPs in all."
 

@@ -30,6 +30,7 @@ NAMES = st.one_of(
 FEWEST = 6  # characters: room for one of the name, a mark, and numbers of four digits
 
 
+@pytest.mark.slow
 @given(st.lists(NAMES, unique=True, max_size=30), st.integers(FEWEST, 50))
 def test_names_that_differ_are_shown_apart_within_the_width(names: list[str], most: int) -> None:
     shown = shortest(names, most)
@@ -39,6 +40,7 @@ def test_names_that_differ_are_shown_apart_within_the_width(names: list[str], mo
     assert all(shown[name] == name for name in names if len(name) <= most)
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(NAMES, max_size=12), max_size=3), st.integers(FEWEST, 50))
 def test_names_of_several_kinds_are_shown_apart(kinds: list[list[str]], most: int) -> None:
     shown = shortest_of_kinds(kinds, most)

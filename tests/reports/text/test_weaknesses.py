@@ -100,6 +100,7 @@ def test_a_warning_of_many_names_the_first_and_counts_the_others() -> None:
     assert f"{40 - len(named)} further tasks" in texts[-1]
 
 
+@pytest.mark.slow
 def test_what_matching_takes_of_the_experts_is_said_above_a_tenth(tmp_path: Path) -> None:
     sizes = {"LA": 96, "DR": 88, "DR+DA": 64, "other": None}
     rows = [

@@ -44,6 +44,7 @@ def answers(levels, items=60, seed=0):
     return {tokens: difficulty < level for tokens, level in levels.items()}
 
 
+@pytest.mark.slow
 def test_models_and_checkpoints_get_the_same_draw(path):
     # The variant answers item by item as the baseline did with twice the tokens: whatever is drawn,
     # the ratio is one half.
@@ -67,6 +68,7 @@ def test_models_and_checkpoints_get_the_same_draw(path):
     assert found[["low", "ratio", "high"]].tolist() == pytest.approx([0.5] * 3)
 
 
+@pytest.mark.slow
 def test_the_average_of_a_replicate_is_that_of_its_tasks(path):
     curves = {task: answers({10: 0.3, 20: 0.6}, seed=place) for place, task in enumerate("ab")}
     enter_scores(path, {"LA": curves})
@@ -75,6 +77,7 @@ def test_the_average_of_a_replicate_is_that_of_its_tasks(path):
         np.testing.assert_allclose(average, (means["a"][place] + means["b"][place]) / 2)
 
 
+@pytest.mark.slow
 def test_draws_depend_on_the_seed_and_the_task_alone(path):
     enter_scores(path, {"LA": {"t": answers({10: 0.3, 20: 0.6})}})
     first = drawn(path)["t"]["s-LA-0", 20]
@@ -85,6 +88,7 @@ def test_draws_depend_on_the_seed_and_the_task_alone(path):
     assert (drawn(path, seed=1)["t"]["s-LA-0", 20] != first).any()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_averaged_over_its_own_items_and_changes_no_other(path):
     enter_scores(path, {"LA": {"t": answers({10: 0.3, 20: 0.6})}})
     before = drawn(path)["t"]
@@ -95,6 +99,7 @@ def test_a_checkpoint_is_averaged_over_its_own_items_and_changes_no_other(path):
     assert after["s-DR-0", 10] == pytest.approx(np.full(21, 0.5))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_without_scores_of_items_leaves_the_error_of_items_unknown(path):
     for seed, shift in enumerate((0.0, 0.1)):
         curve = answers({10: 0.2 + shift, 20: 0.6})

@@ -60,6 +60,7 @@ def noted(found):
     return [(kind, what) for kind, what in notes if not what.startswith("ratios of the")]
 
 
+@pytest.mark.slow
 def test_the_same_results_have_not_changed(paths):
     for path in paths:
         study(path)
@@ -106,6 +107,7 @@ def test_held_out_losses_are_compared_and_other_documents_said(paths, digests, n
     assert len(noted(found)) == notes
 
 
+@pytest.mark.slow
 def test_a_change_is_found_where_it_is(paths):
     study(paths[0])
     study(paths[1], better=40)
@@ -145,6 +147,7 @@ def test_correction_takes_all_tests_together(paths):
     assert not found.accuracies["changed"].any()
 
 
+@pytest.mark.slow
 def test_seeds_are_averaged_item_by_item(paths):
     for path, better in zip(paths, (0, 60), strict=True):
         for seed in (0, 1):
@@ -157,6 +160,7 @@ def test_seeds_are_averaged_item_by_item(paths):
     assert row["p"] > 0.3  # one seed of two is better: another two may not be
 
 
+@pytest.mark.slow
 def test_with_one_seed_on_either_side_there_is_no_test(paths):
     study(paths[0])
     study(paths[1], better=200, seeds=[0])
@@ -198,6 +202,7 @@ def test_studies_that_differ_by_seeds_alone_have_not_changed():
     assert by_items >= 4  # what items alone would call a change
 
 
+@pytest.mark.slow
 @given(st.integers(3, 6), st.integers(3, 6), st.integers(0, 99))
 def test_the_test_is_the_same_the_other_way_round_and_finds_what_is_large(one, other, seed):
     random = np.random.default_rng(seed)
@@ -262,6 +267,7 @@ def test_where_a_variant_never_rises_its_bounds_are_compared(paths):
     assert not ratios["apart"].any()
 
 
+@pytest.mark.slow
 def test_two_studies_of_one_file(paths):
     path, _ = paths
     study(path)
@@ -333,6 +339,7 @@ def test_other_items_are_left_out_and_why_is_said(paths, digests, harnesses, not
     assert set(found.ratios["task"]) == ({"t"} if notes else {"t", "u", "average"})
 
 
+@pytest.mark.slow
 def test_raw_weights_beside_averaged_ones_are_said(paths):
     for path, weights in zip(paths, ("raw", "averaged"), strict=True):
         study(path)

@@ -45,6 +45,7 @@ def one(frame, **place):
     return found
 
 
+@pytest.mark.slow
 def test_computing_again_replaces_and_repeats(scored):
     found = []
     for _ in range(2):
@@ -57,6 +58,7 @@ def test_computing_again_replaces_and_repeats(scored):
     assert set(found[0]["replicates"]) == {20}
 
 
+@pytest.mark.slow
 def test_a_configuration_that_is_no_json_is_no_failure(scored):
     with results.connect(scored) as connection:
         connection.execute(
@@ -74,6 +76,7 @@ def test_other_studies_keep_their_rows(scored):
         assert stored(connection).groupby("study_id").size().to_dict() == {"other": 2, "s": 20}
 
 
+@pytest.mark.slow
 def test_ratio_and_interval_of_a_pair_are_turned_around_for_the_other_baseline(scored):
     with results.connect(scored) as connection:
         found = compute_statistics(connection, "s", replicates=20)
@@ -84,6 +87,7 @@ def test_ratio_and_interval_of_a_pair_are_turned_around_for_the_other_baseline(s
     )
 
 
+@pytest.mark.slow
 def test_items_add_their_error(scored):
     with results.connect(scored) as connection:
         found = one(compute_statistics(connection, "s", replicates=300))
@@ -96,6 +100,7 @@ def test_items_add_their_error(scored):
 FAMILY = ("world_short", "world_long")  # both ask for sums
 
 
+@pytest.mark.slow
 def test_an_average_without_a_family_is_the_average_of_the_others(path):
     random = np.random.default_rng(0)
     for seed in range(3):
@@ -125,6 +130,7 @@ def test_an_average_without_a_family_is_the_average_of_the_others(path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ahead", "spread", "items", "found"),
     [
@@ -181,6 +187,7 @@ def test_the_widest_interval_may_be_that_of_a_lower_bound(path):
     assert found["high_over_low"].item() == pytest.approx(1.3)
 
 
+@pytest.mark.slow
 def test_without_replicates_the_interval_is_over_the_seeds(scored):
     with results.connect(scored) as connection:
         found = one(compute_statistics(connection, "s", replicates=0))
@@ -188,6 +195,7 @@ def test_without_replicates_the_interval_is_over_the_seeds(scored):
     assert pd.isna(found["item_error"])
 
 
+@pytest.mark.slow
 def test_a_loss_has_the_ratio_of_its_mirrored_accuracy(scored):
     with results.connect(scored) as connection:
         for table in ("evaluations", "items"):

@@ -39,6 +39,7 @@ def test_groups_of_any_number_of_items_differ_by_one_at_most(items: int, sizes: 
     assert np.bincount(groups, minlength=3).tolist() == sizes
 
 
+@pytest.mark.slow
 def test_a_gain_on_hard_items_alone_is_found_there(tmp_path: Path) -> None:
     path = enter_models(tmp_path / "r.duckdb", {"LA": (1, 1, 1), "DR": (1, 1, 0.6)}, seeds=6)
     times, ratios = computed(path)
@@ -52,6 +53,7 @@ def test_a_gain_on_hard_items_alone_is_found_there(tmp_path: Path) -> None:
     assert abs(np.median(off)) < 0.1
 
 
+@pytest.mark.slow
 def test_what_is_stored_is_what_is_returned_and_is_made_again(tmp_path: Path) -> None:
     path = enter_models(tmp_path / "r.duckdb", {"LA": (1, 1, 1), "DR": (1.4, 1.4, 1.4)})
     computed(path)
@@ -64,6 +66,7 @@ def test_what_is_stored_is_what_is_returned_and_is_made_again(tmp_path: Path) ->
     assert states.drop("learned", errors="ignore").isna().all()
 
 
+@pytest.mark.slow
 def test_a_study_without_answers_to_items_is_refused(tmp_path: Path) -> None:
     path = enter_models(tmp_path / "r.duckdb", {"LA": (1, 1, 1), "DR": (1, 1, 1)})
     with closing(connect(path)) as connection:
@@ -72,6 +75,7 @@ def test_a_study_without_answers_to_items_is_refused(tmp_path: Path) -> None:
             compute_difficulty(connection, "s")
 
 
+@pytest.mark.slow
 def test_one_seed_has_times_and_ratios_without_intervals(tmp_path: Path) -> None:
     path = enter_models(tmp_path / "r.duckdb", {"LA": (1, 1, 1), "DR": (2, 2, 2)}, seeds=1)
     times, ratios = computed(path)
@@ -87,6 +91,7 @@ def share_that_holds_one(studies: int, seed: int) -> pd.Series:
     return counted.groupby("way")["holds"].mean()
 
 
+@pytest.mark.slow
 def test_intervals_of_equal_models_hold_one() -> None:
     shares = share_that_holds_one(40, seed=11)
     assert shares["all runs"] > 0.9
@@ -99,6 +104,7 @@ def test_of_500_studies_of_equal_models_most_hold_one_and_groups_by_one_model_fa
     assert shares["baseline alone"] < 0.9
 
 
+@pytest.mark.slow
 def test_equal_models_of_unequal_seeds_have_no_bias() -> None:
     random = np.random.default_rng(13)
     counted = pd.DataFrame([row for _ in range(40) for row in study(random)])

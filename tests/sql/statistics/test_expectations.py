@@ -40,6 +40,7 @@ def known(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "held"),
     [
@@ -84,6 +85,7 @@ BEHIND = {"ratio": 2.0, "low": 1.5, "high": 2.6, "reached": False, "at_least_low
 STOPPED = {**BETTER, "reached": False, "at_least": 1.4, "at_least_low": 1.3, "at_least_high": 1.5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("depths", "above", "below"),
     [
@@ -112,6 +114,7 @@ def test_a_lower_bound_is_below_nothing_and_every_depth_counts(path, depths, abo
     assert check_expectations(path, "s", asked)["held"].tolist() == [above, below]
 
 
+@pytest.mark.slow
 def test_what_the_first_checkpoint_had_is_no_measured_crossing(path):
     curves = {"LA": {10: 0.3, 20: 0.6}, "DR": {20: 0.8, 40: 0.9}}
     right = {

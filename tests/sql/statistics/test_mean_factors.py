@@ -60,6 +60,7 @@ def test_without_a_common_range_there_is_no_mean(
 curves = st.lists(st.integers(0, 20), min_size=2, max_size=6)
 
 
+@pytest.mark.slow
 @given(curves, curves, st.integers(2, 9))
 def test_scaling_the_tokens_of_a_variant_divides_its_factor(
     baseline: list, variant: list, scale: int

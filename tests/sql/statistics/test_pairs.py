@@ -96,6 +96,7 @@ def test_a_best_within_noise_of_the_baselines_is_reached(shifts: tuple, reached:
     assert compare_models(lines(0.0, 0.01, 0.02), lines(*shifts)).reached is reached
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(-0.1, 0.1), min_size=4, max_size=8))
 def test_p_is_below_five_percent_where_the_interval_leaves_out_one(shifts: list[float]) -> None:
     found = compare_models(lines(*shifts[:2]), lines(*shifts[2:]))

@@ -84,6 +84,7 @@ def from_list(values: list[int], spacing: float = 2.0) -> Curves:
     return curve({100 * spacing**n: value / 20 for n, value in enumerate(values)})
 
 
+@pytest.mark.slow
 @given(curves, curves)
 def test_exchanging_the_models_gives_the_inverse(first: list, second: list) -> None:
     there = log_ratios(from_list(first), from_list(second, 1.7))[0]
@@ -92,6 +93,7 @@ def test_exchanging_the_models_gives_the_inverse(first: list, second: list) -> N
     assert np.isnan(there) or there == pytest.approx(-back, abs=1e-9)
 
 
+@pytest.mark.slow
 @given(curves, curves, st.integers(2, 9))
 def test_more_tokens_of_the_variant_multiply_its_ratio(
     first: list, second: list, scale: int
@@ -105,6 +107,7 @@ def test_more_tokens_of_the_variant_multiply_its_ratio(
         assert np.isnan(difference) or difference == pytest.approx(math.log(scale))
 
 
+@pytest.mark.slow
 @given(curves, curves, st.lists(st.integers(0, 20), max_size=3))
 def test_more_training_only_raises_the_lower_bound_of_what_was_never_reached(
     first: list, second: list, more: list

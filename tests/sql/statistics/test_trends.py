@@ -30,6 +30,7 @@ def points(
     return Points(sizes, np.array(ratios), errors, of_items * errors, freedom)
 
 
+@pytest.mark.slow
 @given(st.floats(-2, 2), st.floats(-2, 2), ERRORS, st.floats(0, 1))
 def test_a_planted_slope_is_found(
     level: float, slope: float, errors: list[float], of_items: float
@@ -41,6 +42,7 @@ def test_a_planted_slope_is_found(
     assert trend.p_of_line == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.slow
 @given(RATIOS, ERRORS)
 def test_exchanged_models_have_the_slope_turned_round(
     ratios: list[float], errors: list[float]
@@ -104,6 +106,7 @@ def test_ratios_that_lie_on_no_line_are_found() -> None:
     assert straight.p_of_line > 0.05
 
 
+@pytest.mark.slow
 @given(ERRORS, RATIOS)
 def test_of_three_sizes_the_line_is_tested_as_one_contrast_is(
     errors: list[float], ratios: list[float]

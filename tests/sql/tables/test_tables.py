@@ -35,6 +35,7 @@ def test_tables_and_views_have_the_agreed_columns_in_the_agreed_order(sql, table
     assert sql.table(table).columns == AGREED[table].split(", ")
 
 
+@pytest.mark.slow
 def test_a_study_entered_by_position_has_its_factors(sql):
     sql.execute("insert into studies values ('s', 'by hand', null, null, null, 'LA')")
     for variant, curve in (("LA", {10: 0.1, 20: 0.5}), ("DR", {10: 0.5, 20: 0.6})):

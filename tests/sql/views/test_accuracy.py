@@ -56,6 +56,7 @@ def test_users_declare_their_own_benchmarks(sql):
     assert rows == [(0.7, 0.5)]
 
 
+@pytest.mark.slow
 def test_perplexities_never_enter_accuracy_or_the_average(sql):
     enter(sql, {"LA": {"t": {10: 0.5, 20: 0.6, 30: 0.6}}})
     for tokens, value in ((10, 7.0), (20, 6.5), (30, 6.5)):
@@ -137,6 +138,7 @@ def test_the_average_counts_a_family_once_in_value_error_and_chance(sql):
     assert accuracies(sql)["average"] == pytest.approx((0.2 + 0.8 + 0.4) / 3)
 
 
+@pytest.mark.slow
 def test_chance_is_that_of_the_best_trivial_rule_where_it_is_known(sql):
     enter(sql, {"LA": {"mathqa": {10: 0.34}, "mine": {10: 0.4}}}, items=401)
     chances = "select task, chance from token_accuracy where task <> 'average' order by task"
@@ -261,6 +263,7 @@ def test_raw_weights_stand_beside_the_averaged_ones(sql):
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_answer_of_a_model_is_that_of_most_seeds_at_the_last_checkpoint_that_the_study_claims(
     sql,
 ):
@@ -292,6 +295,7 @@ def test_the_answer_of_a_model_is_that_of_most_seeds_at_the_last_checkpoint_that
 # --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_accuracy_of_each_value_of_a_fact_is_over_its_items_at_the_end(path):
     right = {10: [0.0, 0.0, 0.0, 0.0], 20: [1.0, 1.0, 0.0, 1.0]}
     enter_scores(path, {"LA": {"t": right}}, chance=0.25)

@@ -36,6 +36,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_factor_of_two_curves(sql, case):
     curves, found = CASES[case]
@@ -44,6 +45,7 @@ def test_the_factor_of_two_curves(sql, case):
     assert efficiency(sql, "LA").factor == 1
 
 
+@pytest.mark.slow
 def test_a_tie_with_the_target_counts_as_reached(sql):
     # 0.1 + 0.2 is not 0.3 in floating point: the same average summed over other values must still
     # be a tie.
@@ -58,6 +60,7 @@ def test_a_tie_with_the_target_counts_as_reached(sql):
     assert (found.tokens, found.factor, found.bound) == (20, 1.0, "exact")
 
 
+@pytest.mark.slow
 def test_a_missing_curve_is_a_row_without_numbers(sql):
     enter(sql, {"LA": {"t": {10: 0.5}}, "DR": {"t": {10: 0.5}, "u": {10: 0.3}}, "mine": {}})
     assert efficiency(sql, "mine", "t") == Crossing(
@@ -68,6 +71,7 @@ def test_a_missing_curve_is_a_row_without_numbers(sql):
     assert rows == list(itertools.product(("LA", "DR", "mine"), ("t", "u", "average")))
 
 
+@pytest.mark.slow
 def test_depths_and_studies_have_their_own_baselines(sql):
     pair(sql, {10: 0.1, 20: 0.5}, {10: 0.5, 20: 0.6})
     pair(sql, {10: 0.7, 20: 0.6}, {10: 0.1, 20: 0.7}, depth=8)
@@ -84,6 +88,7 @@ def test_depths_and_studies_have_their_own_baselines(sql):
     assert unknown == Crossing(goal=0.3, goal_tokens=20, tokens=20, factor=1.0, bound="exact")
 
 
+@pytest.mark.slow
 def test_a_run_shared_by_two_studies_counts_in_both(sql):
     pair(sql, {10: 0.1, 20: 0.5}, {10: 0.1, 20: 0.5})
     sql.execute("insert into models select 'two', * exclude (study_id) from models")
@@ -124,6 +129,7 @@ def test_near_chance(sql, options, near):
     ).fetchall() == [(near,)]
 
 
+@pytest.mark.slow
 def test_near_chance_uses_the_given_error_and_the_declared_chance(sql):
     enter(sql, {"LA": {"mathqa": {10: 0.229}}, "DR": {"mathqa": {10: 0.456}}}, metric="acc")
     for error, near in ((0.0077, False), (0.0150, True)):
@@ -147,6 +153,7 @@ def test_efficiency_against_another_baseline(sql):
     assert rows == [("LA", 1.0, "at most"), ("DR", 1.0, "exact"), ("DR+DA", 2.0, "at least")]
 
 
+@pytest.mark.slow
 def test_compute_efficiency_weighs_tokens_with_flops_and_the_seconds_of_all_devices(sql):
     pair(sql, {10: 0.1, 20: 0.5}, {10: 0.5, 20: 0.6})
     sql.execute("update models set flops_per_token = if(variant = 'LA', 100, 110)")
@@ -167,6 +174,7 @@ def test_compute_efficiency_weighs_tokens_with_flops_and_the_seconds_of_all_devi
 # ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_table_2_has_a_row_for_each_model_and_task(sql):
     for variant, best in (("DR+DA", 0.5), ("LA", 0.4), ("DR", 0.3)):
         enter(sql, {variant: {"gsm8k": {10: 0.1, 20: best}, "math": {10: 0.1, 20: best}}})
@@ -208,6 +216,7 @@ def test_interpolation_is_linear_in_log_tokens(sql):
     assert (found.tokens, found.factor) == (pytest.approx(100), pytest.approx(1))
 
 
+@pytest.mark.slow
 def test_interpolation_starts_from_the_checkpoint_before_not_the_best_before(sql):
     pair(sql, {10: 0.5}, {10: 0.4, 100: 0.0, 10_000: 1.0})
     assert efficiency(sql, view="data_efficiency_interpolated").tokens == pytest.approx(1000)
@@ -217,6 +226,7 @@ def test_interpolation_starts_from_the_checkpoint_before_not_the_best_before(sql
 # --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_seeds_give_the_mean_curve_where_both_have_a_checkpoint(sql):
     enter(
         sql,
@@ -255,6 +265,7 @@ def test_equal_token_counts_pair_up_however_dense_the_checkpoints(sql):
     assert curve == [(t, pytest.approx(t / 2000)) for t in tokens if t != 1050]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", ["screened", "failed", "waiting", "training", "evaluating"])
 def test_runs_that_ended_early_or_go_on_or_were_not_evaluated_do_not_shorten_a_curve(sql, status):
     pair(sql, {10: 0.1, 20: 0.5}, {10: 0.3, 20: 0.6}, seed=0)
@@ -383,6 +394,7 @@ def test_the_views_equal_the_definition_on_any_curves(sql, studies):
 # -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_lowest_loss_is_the_goal(sql):
     pair(
         sql,
@@ -405,6 +417,7 @@ def test_a_loss_that_is_never_reached_is_a_limit(sql):
     assert sql.execute(found).fetchall() == [(None, 0.5, "at most")]
 
 
+@pytest.mark.slow
 def test_a_metric_that_is_declared_has_factors(sql):
     pair(sql, {10: 0.1, 20: 0.3, 40: 0.5}, {10: 0.2, 20: 0.5, 40: 0.7}, metric="my own")
     assert sql.execute("from score_efficiency(null)").fetchall() == []

@@ -28,6 +28,7 @@ def as_loss(curve):
     return {tokens: 1 - value for tokens, value in curve.items()}
 
 
+@pytest.mark.slow
 def test_every_model_and_task_has_a_row_with_its_factor_and_range(sql):
     pair(sql, LA, DR)
     found = mean_factor(sql)
@@ -74,6 +75,7 @@ def test_a_factor_of_other_points_is_not_shown(sql, change):
     assert again["low"] < again["factor"] < again["high"]
 
 
+@pytest.mark.slow
 def test_points_in_another_order_are_the_same_points(sql):
     pair(sql, LA, DR)
     before = mean_factor(sql)
@@ -83,6 +85,7 @@ def test_points_in_another_order_are_the_same_points(sql):
     assert mean_factor(sql, compute=False) == before
 
 
+@pytest.mark.slow
 def test_a_loss_counts_downwards(sql):
     pair(sql, as_loss(LA), as_loss(DR), metric="gold_bits_per_byte")
     found = mean_factor(sql, metric="loss")
@@ -96,6 +99,7 @@ def test_a_loss_counts_downwards(sql):
     assert targets[0][1] == pytest.approx(2)  # the lowest losses, the highest accuracies
 
 
+@pytest.mark.slow
 def test_a_model_without_a_common_range_or_without_a_curve_is_a_row_without_a_factor(sql):
     enter(sql, {"LA": {"t": {10: 0.1, 20: 0.2}}, "DR": {"t": {10: 0.3, 20: 0.4}}, "none": {}})
     for variant, seeds in (("DR", 1), ("none", None)):
@@ -106,11 +110,13 @@ def test_a_model_without_a_common_range_or_without_a_curve_is_a_row_without_a_fa
     assert sql.execute("select distinct variant from factor_by_target").fetchall() == [("LA",)]
 
 
+@pytest.mark.slow
 def test_a_model_of_an_unknown_depth_has_its_factor(sql):
     pair(sql, LA, DR, depth=None)
     assert mean_factor(sql)["factor"] == pytest.approx(FACTOR)
 
 
+@pytest.mark.slow
 def test_targets_show_where_a_model_is_ahead(sql):
     pair(sql, LA, DR)
     mean_factor(sql)
@@ -129,6 +135,7 @@ def test_targets_show_where_a_model_is_ahead(sql):
     assert math.exp(sum(math.log(row[3]) for row in rows) / 25) == pytest.approx(FACTOR, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("metric", "best_first"), [("exact_match", False), ("gold_bits_per_byte", True)]
 )
@@ -145,6 +152,7 @@ def test_a_target_has_the_interval_of_its_part_of_the_range(sql, metric, best_fi
     assert all(low <= factor <= high for factor, low, high in rows)
 
 
+@pytest.mark.slow
 def test_seeds_count_in_the_mean_curve(sql):
     for seed, change in enumerate((-0.05, 0.05, 0.0)):
         enter(
@@ -155,6 +163,7 @@ def test_seeds_count_in_the_mean_curve(sql):
     assert (found["factor"], found["seeds"]) == (pytest.approx(FACTOR), 2)
 
 
+@pytest.mark.slow
 def test_a_text_has_a_factor_beside_the_average(sql):
     pair(sql, as_loss(LA), as_loss(DR), metric="gold_bits_per_byte")
     for variant in ("LA", "DR"):

@@ -224,11 +224,13 @@ def seen(sql, study):
     return [sql.execute(query.format(view), [study]).fetchall()[0] for view, query in asked]
 
 
+@pytest.mark.slow
 def test_results_without_claims_are_seen_whole(shared):
     everything = [(["late", "t"], 40)] * len(OF_TASKS) + [(40,)] * len(OF_RUNS)
     assert seen(shared, "s") == seen(shared, "long") == everything
 
 
+@pytest.mark.slow
 def test_a_study_sees_nothing_of_its_runs_that_was_made_for_another(shared):
     whole = seen(shared, "long")
     put(shared, "claims", [{**RUN, "study_id": "s", "tokens": at, "task": "t"} for at in (10, 20)])
@@ -239,6 +241,7 @@ def test_a_study_sees_nothing_of_its_runs_that_was_made_for_another(shared):
     assert shared.execute("select distinct task from compared_tasks('s')").fetchall() == [("t",)]
 
 
+@pytest.mark.slow
 def test_a_report_has_nothing_that_was_made_for_another_study(shared):
     put(shared, "claims", [{**RUN, "study_id": "s", "tokens": at, "task": "t"} for at in (10, 20)])
     for name, query in QUERIES.items():
@@ -284,6 +287,7 @@ def test_variants_of_other_names_have_the_same_numbers(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("baseline", "order"),
     [(None, ["LA", "DR", "DR+DA", "tiny"]), ("tiny", ["tiny", "LA", "DR", "DR+DA"])],

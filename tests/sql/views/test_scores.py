@@ -7,6 +7,8 @@ import pytest
 
 from tests.sql.by_hand import enter, put
 
+pytestmark = pytest.mark.slow
+
 # Straight in log tokens: LA has 0.1 more with every doubling, DR the same a doubling later; late
 # begins where the others have ended, tiny never rises.
 CURVES = {

@@ -10,6 +10,8 @@ import pytest
 from dreamer_study.sql.statistics.compute import compute_statistics
 from tests.sql.by_hand import PLACES, enter, pair, put
 
+pytestmark = pytest.mark.slow
+
 LA = {10 * 2**n: 0.1 * (n + 1) for n in range(6)}  # a tenth for each doubling
 TWICE = {tokens * 2: score for tokens, score in LA.items()}
 HALF = {tokens // 2: score for tokens, score in LA.items()}
@@ -191,7 +193,6 @@ def test_the_only_task_of_a_study_is_as_significant_as_the_average(sql):
     assert answer(sql, task="average", compute=False)["significant"] is True
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("p", "held"),
     [

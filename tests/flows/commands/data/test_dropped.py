@@ -24,6 +24,8 @@ from dreamer_study.reports.audit.removals import VIEWS, read_removals
 from tests.flows.small_study import TINY
 from tests.pipeline.documents import read
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:

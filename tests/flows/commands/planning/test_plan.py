@@ -34,6 +34,7 @@ def plan_lines(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[s
     return {line.split()[0]: line for line in reversed(printed) if line}
 
 
+@pytest.mark.slow
 def test_a_plan_shows_what_was_searched_and_other_sizes_apart(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -66,6 +67,7 @@ def test_a_plan_shows_what_was_searched_and_other_sizes_apart(
     ]
 
 
+@pytest.mark.slow
 def test_a_depth_stands_in_a_name_only_beside_other_depths(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -83,6 +85,7 @@ def test_a_depth_stands_in_a_name_only_beside_other_depths(
         }
 
 
+@pytest.mark.slow
 def test_the_paper_study_prints_totals_and_what_is_unknown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -102,6 +105,7 @@ def test_the_paper_study_prints_totals_and_what_is_unknown(
     assert "one seed of each model shows no spread" in lines["detects"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "preset",
     [
@@ -124,6 +128,7 @@ def test_plan_of_every_preset(
     assert detects == (not preset.startswith("paper"))
 
 
+@pytest.mark.slow
 def test_a_plan_measures_training_steps_here(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -177,6 +182,7 @@ def trained(
     rewrite(run.folder / "state" / f"{tokens:015d}" / "values.json", state)
 
 
+@pytest.mark.slow
 def test_a_plan_takes_the_rates_of_runs_in_the_store(
     capsys: pytest.CaptureFixture[str], prepared: Planned, tmp_path: Path
 ) -> None:

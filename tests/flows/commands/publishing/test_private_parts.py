@@ -46,6 +46,7 @@ def database(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answers", "tasks"), [(False, 1), (True, 2)])
 def test_answers_of_other_benchmarks_are_published_where_asked_for(
     database: Path, tmp_path: Path, *, answers: bool, tasks: int

@@ -234,6 +234,7 @@ OWN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], pytest.param(["--answers"], marks=pytest.mark.slow)])
 def test_only_answers_of_built_in_benchmarks_are_published_and_the_others_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
@@ -278,6 +279,7 @@ def test_only_answers_of_built_in_benchmarks_are_published_and_the_others_are_na
         assert f"{without}, which --answers publishes too" in " ".join(said.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["--answers"]])
 def test_few_shot_samples_and_the_study_of_data_like(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
@@ -314,6 +316,7 @@ def test_few_shot_samples_and_the_study_of_data_like(
     assert str(tmp_path) not in texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("results", "more", "said"),
     [

@@ -107,6 +107,7 @@ def curves(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_the_status_of_the_command(
     curves: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,6 +129,7 @@ def test_the_status_of_the_command(
     assert main(["factors", str(one_seed), "--below", "5"]) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -29,6 +29,7 @@ def curves_in(path: Path, *, value: str, seeds: dict[str, int]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_warning_of_one_seed_names_the_model_that_has_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -39,6 +40,7 @@ def test_the_warning_of_one_seed_names_the_model_that_has_one(
     assert "intervals: none with A, which has one seed" in printed
 
 
+@pytest.mark.slow
 def test_without_a_chance_nobody_knows_who_is_near_it(tmp_path: Path) -> None:
     table = curves_in(tmp_path / "t.csv", value="score", seeds={"A": 2, "B": 2})
     enter_curves(tmp_path / "r.duckdb", read(table), baseline=None)
@@ -47,6 +49,7 @@ def test_without_a_chance_nobody_knows_who_is_near_it(tmp_path: Path) -> None:
         assert near.isna().all(), view
 
 
+@pytest.mark.slow
 def test_pairs_with_the_baseline_are_as_with_all_pairs(tmp_path: Path) -> None:
     table = curves_in(tmp_path / "t.csv", value="score", seeds={"A": 3, "B": 3, "C": 3})
     ratios = []
@@ -74,6 +77,7 @@ def printed_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return "\n".join(" ".join(line.split()) for line in capsys.readouterr().out.splitlines())
 
 
+@pytest.mark.slow
 def test_curves_over_steps_are_said_in_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,6 +90,7 @@ def test_curves_over_steps_are_said_in_steps(
     assert "tokens" not in printed.replace("not in tokens: --tokens-per-step", "")
 
 
+@pytest.mark.slow
 def test_a_loss_beside_an_accuracy_is_printed_in_its_own_unit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,6 +105,7 @@ def test_a_loss_beside_an_accuracy_is_printed_in_its_own_unit(
     assert "Loss on text: B 0." in printed
 
 
+@pytest.mark.slow
 def test_a_bound_in_the_table_has_its_sign(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,6 +120,7 @@ def test_a_bound_in_the_table_has_its_sign(
     assert "B t accuracy 0.901 16 ≥1.00" in printed
 
 
+@pytest.mark.slow
 def test_tokens_to_a_score_fixed_in_advance_are_printed_and_give_the_ratio(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,6 +140,7 @@ def test_a_ratio_has_three_digits(value: float, text: str) -> None:
     assert as_many(1024.0) == "1,020 times as many"
 
 
+@pytest.mark.slow
 def test_the_example_has_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
     printed = printed_of(["example"], capsys)
     assert printed.count(" significant ") == 2

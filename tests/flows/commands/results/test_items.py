@@ -17,6 +17,8 @@ from dreamer_study.sql.results import connect, query
 from tests.sql.empty import empty_file
 from tests.sql.learning import enter_models
 
+pytestmark = pytest.mark.slow
+
 MODELS = {"LA": (1, 1, 1), "DR": (1.5, 1.5, 0.6)}
 
 

@@ -13,6 +13,8 @@ import pytest
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.results.printing import MOST_ROWS
 
+pytestmark = pytest.mark.slow
+
 WIDTH = 80
 SEEDS = 2
 CHECKPOINTS = 4
@@ -98,7 +100,6 @@ def test_many_notes_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert len([note for note in notes if "is missing for" in note]) == 9
 
 
-@pytest.mark.slow
 def test_twelve_variants_on_forty_tasks_fit_sixty_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,8 @@ from dreamer_study.sql.results import ingest, query
 from tests.flows.small_study import small_study
 from tests.sql.by_hand import enter_scores
 
+pytestmark = pytest.mark.slow
+
 ITEMS = 200
 LEAKED = 20  # a tenth
 TOKENS = [round(100_000 * 2 ** (step / 2)) for step in range(13)]
@@ -295,7 +297,6 @@ def written(folder: Path, name: str, **data: Any) -> Path:
     return path
 
 
-@pytest.mark.slow
 def test_studies_of_raw_and_clean_data_are_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

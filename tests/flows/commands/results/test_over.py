@@ -22,6 +22,8 @@ from dreamer_study.sql.results import ingest
 from tests.flows.small_study import small_study
 from tests.sql.by_hand import enter_scores
 
+pytestmark = pytest.mark.slow
+
 ITEMS = 200
 TOKENS = [1e5 * 2**step for step in range(8)]
 WIDTHS = (64, 96, 128)
@@ -287,7 +289,6 @@ def test_more_than_two_studies_need_a_form(
     assert "--plot belongs to --over" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_finished_studies_of_two_widths_are_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

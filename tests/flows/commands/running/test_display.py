@@ -38,6 +38,7 @@ def test_totals_count_what_has_ended() -> None:
     assert "stages" not in totals(trained), "what is done is not said again"
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_a_line_now_and_then_and_not_one_a_report(
     prepared: Callable[..., Plan], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_process_that_falls_silent_again_is_told_again(
     assert capsys.readouterr().err.count("\n") == 2
 
 
+@pytest.mark.slow
 def test_a_run_in_a_pipe_begins_and_ends_with_a_line(
     prepared: Planned, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,6 +103,7 @@ def test_a_run_in_a_pipe_begins_and_ends_with_a_line(
     assert " after " in last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("verbosity", "lines"), [(reports.QUIET, 0), (reports.VERBOSE, 1)])
 def test_a_quiet_run_writes_nothing_and_a_verbose_one_every_report(
     verbosity: str, lines: int, prepared: Planned, capsys: pytest.CaptureFixture[str]

@@ -159,6 +159,7 @@ def test_between_two_jobs_the_first_that_waits_is_next() -> None:
     assert [one.state for one in urgent([*states, failed], runs=True)] == ["next", "failed"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("states", "has_head"),
     [

@@ -40,6 +40,7 @@ def listed(capsys: pytest.CaptureFixture[str], *given: str) -> list[dict[str, An
     return document["studies"]
 
 
+@pytest.mark.slow
 def test_studies_have_a_state_and_an_answer(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     begun, results = listed(capsys)
     study = load_study(runs / "begun")
@@ -62,11 +63,13 @@ def test_studies_have_a_state_and_an_answer(runs: Path, capsys: pytest.CaptureFi
     assert messages.startswith("runs/results: ")
 
 
+@pytest.mark.slow
 def test_a_study_that_runs_is_running(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with only_run(load_study(runs / "begun")):
         assert listed(capsys)[0]["state"] == "running"
 
 
+@pytest.mark.slow
 def test_other_folders_are_looked_in(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,6 +80,7 @@ def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(study_schema()))
 
 
+@pytest.mark.slow
 def test_json_lines_with_a_question_and_an_answer(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,6 +94,7 @@ def test_json_lines_with_a_question_and_an_answer(
     assert main(["plan", "my.yaml"]) == 0
 
 
+@pytest.mark.slow
 def test_a_table_with_other_names(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("data").mkdir()
     rows = "".join(f"{n};Wie viel ist {n} mal 3?;{3 * n}\n" for n in range(9))
@@ -108,6 +110,7 @@ def test_a_table_with_other_names(here: Path, capsys: pytest.CaptureFixture[str]
     assert main(["plan", "studies/my.yaml"]) == 0
 
 
+@pytest.mark.slow
 def test_texts_are_one_source_and_a_conversation_another(here: Path) -> None:
     for n in range(3):
         Path(f"text-{n}.txt").write_text("Two and three are five. " * 9)
@@ -133,6 +136,7 @@ ROWS = [{"question": "Who?", "answer": "Ada", "type": "name"}] * 2
 PARTS = [{"type": "image_url", "image_url": "x"}, {"type": "text", "text": "Who?"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("row", "question", "shown"),
     [
@@ -185,6 +189,7 @@ def test_a_question_is_guessed_with_all_that_belongs_to_it(
     assert ("a picture or another part" in said) == ("image_url" in json.dumps(row))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "response", "answer"),
     [
@@ -321,6 +326,7 @@ def test_what_is_wrong_is_one_line(
     assert not Path(given[0]).exists() or given[0] == "there.yaml"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", presets())
 def test_a_preset_is_copied_with_its_comments(here: Path, preset: str) -> None:
     assert main(["new", "--from", preset, "my.yaml"]) == 0
@@ -353,6 +359,7 @@ def test_a_copied_preset_overwrites_nothing(here: Path, capsys: pytest.CaptureFi
     assert Path("my_models.py").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_a_copy_that_runs_code_says_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new", "--from", "control", "deep/my.yaml"]) == 0
     assert "`dreamer run deep/my.yaml --trust-code`" in capsys.readouterr().out

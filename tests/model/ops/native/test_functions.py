@@ -116,6 +116,7 @@ def attention_sizes(data, hidden):
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.data(), st.integers(1, 110), st.integers(4, 70), st.booleans(), DTYPES)
 def test_projections_of_an_attention(data, tokens, hidden, recurrent, dtype):
@@ -140,6 +141,7 @@ def context(documents, size, dtype):
     return Context(0, code, depth_code(1, size, 100.0, torch.device("cpu"), dtype)[0], memory)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.data(), st.integers(1, 3), st.integers(1, 70), st.integers(4, 70), st.booleans(), DTYPES)
 def test_whole_attention(data, rows, length, hidden, recurrent, dtype):
@@ -173,6 +175,7 @@ def test_whole_attention(data, rows, length, hidden, recurrent, dtype):
     assert_modules_agree(module, through, normal(rows * length, hidden, dtype=dtype), *others)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.data(), st.integers(1, 110), st.integers(4, 70), st.integers(1, 24), DTYPES)
 def test_expert_attention(data, tokens, hidden, experts, dtype):

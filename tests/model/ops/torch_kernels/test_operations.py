@@ -40,6 +40,7 @@ def test_dispatch_sorts_pairs_by_expert(tokens, experts, data):
         assert token_of[start:end].tolist() == sorted(token_of[start:end].tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("active", [1, 2, 3, 8, MOST_ROUNDS + 1])
 def test_compiled_code_chooses_the_first_of_the_best(active):
     """Experts are in pairs of equal keys and equal bias, so that every score is there twice."""
@@ -224,6 +225,7 @@ def compiler(request):
         yield request.param
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "compiler", ["force_eager", pytest.param("default", marks=pytest.mark.slow)], indirect=True
 )

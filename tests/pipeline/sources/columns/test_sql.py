@@ -179,6 +179,7 @@ braces = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(before=st.text("ab{}\\ ", max_size=20), inside=braces)
 def test_a_balanced_box_at_the_end_is_always_found(before, inside):
     content = inside.replace("\\", "")

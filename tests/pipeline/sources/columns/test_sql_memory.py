@@ -12,6 +12,8 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.columns.sql import bind, evaluate
 from dreamer_study.pipeline.storage.memory import share_of_memory
 
+pytestmark = pytest.mark.slow
+
 SHARE = 400_000_000  # bytes
 TABLE = pa.table({"q": ["some text of a row"] * 4000, "n": list(range(4000))})
 

@@ -291,6 +291,7 @@ def test_small_files_that_stand_for_gigabytes_are_read_in_the_memory_of_the_stud
     assert peak < SHARE
 
 
+@pytest.mark.slow
 def test_compressed_batches_take_the_memory_of_the_study(tmp_path: Path) -> None:
     paths = [
         _write(

@@ -193,6 +193,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path, name, con
         rows_of(tmp_path / name, ["q"])
 
 
+@pytest.mark.slow
 def test_an_array_is_not_held_in_memory(tmp_path):
     path = tmp_path / "a.json"
     with path.open("w") as file:
@@ -231,6 +232,7 @@ def test_a_row_longer_than_the_limit_is_one_line_of_error(tmp_path, name):
         )
 
 
+@pytest.mark.slow
 def test_a_long_line_is_not_held_in_memory(tmp_path):
     with gzip.open(tmp_path / "a.jsonl.gz", "wb", 1) as file:
         file.writelines([b'{"q": "', *[b"x" * 10**6] * 300, b'"}\n'])

@@ -72,6 +72,7 @@ def _read(path: Path, longest: int = 2**26) -> int:
     return sum(len(block.table) for block in reader.blocks(reader.schema))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", [_one_text, _lists, _short_rows_first])
 def test_rows_of_one_long_text_are_read_in_bounded_memory(
     column: Callable[[], pa.Array], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -84,6 +85,7 @@ def test_rows_of_one_long_text_are_read_in_bounded_memory(
     assert pa.system_memory_pool().max_memory() < MOST_MEMORY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", [_one_text, _views, _runs])
 def test_values_that_rows_share_are_written_out_in_bounded_memory(
     column: Callable[[], pa.Array], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -114,6 +116,7 @@ print(most_memory() - begun)
 """
 
 
+@pytest.mark.slow
 def test_the_memory_of_reading_is_that_of_the_study(tmp_path: Path) -> None:
     path = _write_parquet(tmp_path / "a.parquet", _one_text())
     command = [sys.executable, "-c", READING, str(path), str(4 * 10**8)]
@@ -121,6 +124,7 @@ def test_the_memory_of_reading_is_that_of_the_study(tmp_path: Path) -> None:
     assert taken * 1024 < 4 * 10**8
 
 
+@pytest.mark.slow
 def test_rows_for_which_there_is_too_little_memory_name_the_setting(tmp_path: Path) -> None:
     path = _write_parquet(tmp_path / "a.parquet", pa.array(["ab" * 2 * 10**7]))
     # In a new process: what earlier tests gave back meanwhile would be room that the limit sees.
@@ -163,6 +167,7 @@ def test_a_row_of_a_table_is_at_most_as_long_as_the_source_says(
         _read(path, 4000)
 
 
+@pytest.mark.slow
 def test_a_row_of_millions_of_elements_is_refused(tmp_path: Path) -> None:
     elements = pa.nulls(10_000_000, pa.int32())
     lists = pa.ListArray.from_arrays(pa.array([0, len(elements)], pa.int32()), elements)
@@ -215,6 +220,7 @@ def test_an_array_whose_parts_do_not_fit_is_damaged(tmp_path: Path) -> None:
         _read(path)
 
 
+@pytest.mark.slow
 def test_a_limit_of_memory_ends_with_its_block() -> None:
     before = resource.getrlimit(resource.RLIMIT_DATA)
     with pytest.raises(MemoryError), bounded_memory(2**24):

@@ -142,6 +142,7 @@ def test_a_mirror_at_another_commit_does_not_serve_a_pinned_source(tmp_path):
         find(tmp_path / "mirror", tmp_path, revision="badcafe")
 
 
+@pytest.mark.slow
 @needs_mirror
 def test_every_card_of_the_real_mirror_leads_to_its_files():
     for card in MIRROR.glob("*/*/README.md"):
