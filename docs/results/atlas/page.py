@@ -31,14 +31,20 @@ from claims import judge  # noqa: E402  (beside this file)
 PAGE = FOLDER / "README.md"
 UNMATCHED = "‡"
 END = "<!-- end of the table -->\n"
-KINDS = {  # of the architectures of a study
+MIXTURE = "mixture"  # the world that has all architectures
+KINDS = {  # of the architectures of a study of the mixture
     "mixture-dense": "dense attention",
     "mixture-experts": "mixture of experts",
     "mixture-depth": "recurrent in depth",
     "mixture-time": "recurrent in time",
     "mixture-hybrids": "hybrid",
 }
-OWN_KINDS = {"Mamba": "recurrent in time", "Jamba": "hybrid"}  # their study has both kinds
+OWN_KINDS = {  # of those whose study has several kinds
+    "Mamba": "recurrent in time",
+    "Jamba": "hybrid",
+    "Llama-1": "dense attention",
+    "Mamba-1": "recurrent in time",
+}
 CLAIMS = (
     "One layer of softmax attention does not learn recall; one layer of Mamba does.",
     "Attention beats fixed states at recall, and more so as pairs grow.",
@@ -106,6 +112,7 @@ def architectures(atlas: Atlas) -> Iterator[str]:
     """Yield the table of architectures: ratios, best accuracies, parameters."""
     measures = [measure.name for measure in atlas.measures]
     bests = [f"best {ability.name}" for ability in atlas.abilities]
+    kinds = kinds_of_architectures()
     heads = ["architecture", "kind", *measures, *bests, "parameters"]
     yield line(heads)
     yield line(["---"] * len(heads))
@@ -113,7 +120,7 @@ def architectures(atlas: Atlas) -> Iterator[str]:
         yield line(
             [
                 row["variant"],
-                kind(row["variant"], study_name(row["study"])),
+                kinds.get(row["variant"], ""),
                 *(with_scores(measure, row, atlas) for measure in atlas.measures),
                 *(best_cell(ability, row) for ability in atlas.abilities),
                 f"{row['parameters']:,}",
@@ -173,9 +180,13 @@ def study_name(study: str) -> str:
     return study.rpartition("-")[0]
 
 
-def kind(variant: str, study: str) -> str:
-    """Return the kind of an architecture, its own or its study's; empty if neither has one."""
-    return OWN_KINDS.get(variant) or KINDS.get(study, "")
+def kinds_of_architectures() -> dict[str, str]:
+    """Return the kind of each architecture: that of its study of the mixture, or its own."""
+    rows = read_atlas(MIXTURE).architectures
+    of_studies = {
+        row["variant"]: KINDS.get(study_name(row["study"]), "") for row in rows.to_dict("records")
+    }
+    return {**of_studies, **OWN_KINDS}
 
 
 def line(cells: list[str]) -> str:

@@ -158,6 +158,9 @@ def _remarks(shown: Atlas) -> list[str]:
         lines.append(f"FLOPs not within 2 % of {baseline}'s: {', '.join(unmatched)}")
     for row in shown.left_out.to_dict("records"):
         lines.append(f"not measured: {row['variant']}: {row['reason']}")
+    others = [f"`dreamer atlas {world}`" for world in worlds() if world != shown.world]
+    if others:
+        lines.append(f"Other problems: {', '.join(others)}")
     return lines
 
 
