@@ -158,13 +158,14 @@ class Lines:
     """Write a plain line at the start, at every tenth, at the end and at a failure of each key.
 
     Keys that begin with `without` are passed over. Where much is to be written, each key has a line
-    for every report, at most one in a second.
+    for every report that says something new, at most one in a second.
     """
 
     def __init__(self, without: tuple[str, ...] = ()) -> None:
         self.started = time.monotonic()
         self.without = without
         self.last: dict[str, float | str] = {}  # the step of each key that was written last
+        self.told: dict[str, str] = {}  # what the last line of each key says
 
     def update(self, key: str, fraction: float, words: str) -> None:
         seconds = time.monotonic() - self.started
@@ -173,10 +174,13 @@ class Lines:
             step = words
         elif is_verbose() and fraction < 1:
             step = seconds // VERBOSE_SECONDS
-        if self.last.get(key) == step or key.startswith(self.without):
+        said = f"{key:<28} {fraction:4.0%}  {words}".rstrip()
+        is_same = self.last.get(key) == step or self.told.get(key) == said
+        if is_same or key.startswith(self.without):
             return
         self.last[key] = step
-        write_line(f"{seconds:7.1f} s  {key:<28} {fraction:4.0%}  {words}".rstrip())
+        self.told[key] = said
+        write_line(f"{seconds:7.1f} s  {said}")
 
 
 def read_progress(path: Path) -> dict[str, Any]:

@@ -65,6 +65,19 @@ def test_plain_lines_tell_of_a_failure_once_and_at_once(capsys: pytest.CaptureFi
     ]
 
 
+def test_verbose_lines_repeat_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(reports.time, "monotonic", lambda: now[0])
+    with reports.writing(reports.VERBOSE), reports.listening(reports.Lines()):
+        for fraction, words in ((0, "starting"), (0, "starting"), (0.01, "a"), (0.01, "b")):
+            now[0] += 1.5
+            reports.report("train", fraction, words)
+    said = [line.split("%  ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["starting", "a", "b"]
+
+
 def test_a_listener_that_cannot_write_ends_no_work() -> None:
     class Full:
         def update(self, *_: object) -> None:
