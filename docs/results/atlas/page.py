@@ -13,8 +13,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pandas as pd
+import yaml
 
 from dreamer_study.flows.atlas.bundled import worlds
 from dreamer_study.flows.atlas.table import Ability, Atlas, read_atlas, table
@@ -29,6 +31,7 @@ sys.path.insert(0, str(FOLDER))
 from claims import judge  # noqa: E402  (beside this file)
 
 PAGE = FOLDER / "README.md"
+PAPERS = FOLDER / "papers.yaml"
 UNMATCHED = "‡"
 END = "<!-- end of the table -->\n"
 MIXTURE = "mixture"  # the world that has all architectures
@@ -45,13 +48,20 @@ OWN_KINDS = {  # of those whose study has several kinds
     "Llama-1": "dense attention",
     "Mamba-1": "recurrent in time",
 }
-CLAIMS = (
-    "One layer of softmax attention does not learn recall; one layer of Mamba does.",
-    "Attention beats fixed states at recall, and more so as pairs grow.",
-    "Linear recurrences with positive eigenvalues do not track a state; an LSTM does.",
-    "Hybrids have both: recall of attention and expressions of recurrence.",
-    "At equal FLOPs, mixtures of experts beat dense networks.",
-)
+CLAIMS = {  # with the papers that make them, by their numbers at arXiv
+    "One layer of softmax attention does not learn recall; one layer of Mamba does.": (
+        "2508.19029",
+    ),
+    "Attention beats fixed states at recall, and more so as pairs grow.": ("2312.04927",),
+    "Linear recurrences with positive eigenvalues do not track a state; an LSTM does.": (
+        "2411.12537",
+    ),
+    "Hybrids have both: recall of attention and expressions of recurrence.": (
+        "2402.19427",
+        "2403.19887",
+    ),
+    "At equal FLOPs, mixtures of experts beat dense networks.": ("2101.03961", "2409.02060"),
+}
 
 
 def main() -> None:
@@ -84,10 +94,12 @@ def with_table(text: str, name: str, lines: Iterator[str]) -> str:
 
 def claims() -> Iterator[str]:
     """Yield the table of the claims, with what the rows say about each."""
-    yield line(["#", "claim", "verdict", "numbers"])
-    yield line(["---"] * 4)
-    for place, (claim, judged) in enumerate(zip(CLAIMS, judge(), strict=True), start=1):
-        yield line([str(place), claim, judged.verdict, judged.numbers])
+    yield line(["#", "claim", "source", "verdict", "numbers"])
+    yield line(["---"] * 5)
+    judged_claims = zip(CLAIMS.items(), judge(), strict=True)
+    for place, ((claim, papers), judged) in enumerate(judged_claims, start=1):
+        links = ", ".join(paper_link(paper) for paper in papers)
+        yield line([str(place), claim, links, judged.verdict, judged.numbers])
 
 
 def figures(atlas: Atlas) -> Iterator[tuple[str, Figure]]:
@@ -146,7 +158,8 @@ def origins(atlas: Atlas) -> Iterator[str]:
     costs = atlas.architectures.set_index("variant")["flops_per_token"]
     unmatched = unmatched_flops(atlas)
     flops = f"FLOPs a token over {atlas.baseline}’s"
-    heads = ["architecture", "size found", flops, "learning rate", "tried", "study", "measured"]
+    settings = ["size found", flops, "learning rate", "tried"]
+    heads = ["architecture", "paper", "code", *settings, "study", "measured"]
     yield line(heads)
     yield line(["---"] * len(heads))
     rows = atlas.architectures.sort_values(["study", "variant"])
@@ -158,6 +171,8 @@ def origins(atlas: Atlas) -> Iterator[str]:
         yield line(
             [
                 row["variant"],
+                paper_link(paper_of(row["variant"])),
+                code_of(row["configuration"]),
                 row["searched"],
                 f"{gap:+.1%}{apart}",
                 rate if row["rate_inside"] else f"{rate} (edge)",
@@ -173,6 +188,31 @@ def origins(atlas: Atlas) -> Iterator[str]:
         yield f"\n{UNMATCHED} marks FLOPs that are not within 2 % of {atlas.baseline}’s.\n"
     if not atlas.architectures["rate_inside"].all():
         yield "\n(edge) marks a learning rate at the edge of those tried.\n"
+
+
+def paper_of(variant: str) -> str:
+    """Return where an architecture was published."""
+    papers = yaml.safe_load(PAPERS.read_text(encoding="utf-8"))
+    if variant not in papers:
+        raise SystemExit(f"{PAPERS}: add where {variant} was published")
+    return papers[variant]
+
+
+def paper_link(paper: str) -> str:
+    """Link to a paper by its number at arXiv, or to an address by the name of its host."""
+    if paper.startswith("https://"):
+        return f"[{urlsplit(paper).netloc}]({paper})"
+    return f"[{paper}](https://arxiv.org/abs/{paper})"
+
+
+def code_of(configuration: str) -> str:
+    """Name the code of an architecture: a model type of transformers, a file, or our own."""
+    written = yaml.safe_load(configuration)
+    if "transformers" in written:
+        return f"transformers `{written['transformers']}`"
+    if "module" in written:
+        return "[own.py](studies/own.py)"
+    return "this project"
 
 
 def study_name(study: str) -> str:
