@@ -154,11 +154,11 @@ def _of_marks(points: pd.DataFrame) -> str:
     text = ""
     if points[["ratio_x", "ratio_y"]].isna().any(axis=None):
         text += (
-            " In the grey bands are those that never rose above chance: at most a lower bound is"
-            " known of them, and their place across a band says nothing."
+            " In the grey bands are those whose mean accuracy never rose above chance: they have no"
+            " ratio, and their place across a band says nothing."
         )
     if _lacks_interval(points).any():
-        text += " A hollow circle: at least one of its intervals is not known."
+        text += " A hollow circle has a ratio whose interval is not known."
     if (points[["bound_x", "bound_y"]] != "").any(axis=None):
         text += " A triangle is a bound, on the side to which it points."
     return text

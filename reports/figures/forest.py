@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from dreamer_study.reports.data import baseline_of
@@ -20,6 +21,7 @@ from dreamer_study.reports.style.theme import LIGHT
 from dreamer_study.reports.text.names import ability_name, panel_name
 
 ROW = 18  # pixels of a variant
+SAME = 1e-9  # of a score
 FARTHEST = 20.0  # an interval that says no more than this is cut there
 
 
@@ -27,7 +29,8 @@ def forest(rows: pd.DataFrame, task: str, metric: str) -> Figure | None:
     """Draw the ratio of each variant on a task, the lowest first, with its 95 % interval.
 
     Variants with a lower bound in place of a ratio come last. A ratio whose interval is not known
-    has no line. `rows` are those of `StudyData.ratios`. None without a ratio or bound.
+    has no line, and one at scores below the baseline's best is grey. `rows` are those of
+    `StudyData.ratios` with the column `baseline_best`. None without a ratio or bound.
     """
     rows = known(rows[(rows["task"] == task) & (rows["metric"] == metric)])
     if rows.empty:
@@ -37,6 +40,7 @@ def forest(rows: pd.DataFrame, task: str, metric: str) -> Figure | None:
     rows = rows.assign(
         label=[label(row) for row in rows.to_dict("records")],
         excludes_one=(rows["low"] > 1) | (rows["high"] < 1),
+        colour=np.where(_is_below_best(rows), LIGHT["muted"], LIGHT["v1"]),
     )
     lowest = min(float(rows["shown"].min()), 1.0)
     highest = max(float(rows["shown"].max()), 1.0)
@@ -67,9 +71,18 @@ def forest(rows: pd.DataFrame, task: str, metric: str) -> Figure | None:
     )
 
 
+def _is_below_best(rows: pd.DataFrame) -> pd.Series:
+    """Tell which ratios are at scores that end below the baseline's best."""
+    end, best = rows["score_high"], rows["baseline_best"]
+    differs = (end - best).abs() > SAME * best.abs()
+    return rows["ratio"].notna() & differs
+
+
 def _of_marks(rows: pd.DataFrame, has_line: pd.Series) -> str:
-    """Explain filled and hollow marks, and the triangles that are there."""
+    """Explain filled and hollow marks, and the triangles and grey lines that are there."""
     text = " Filled: the interval excludes 1."
+    if _is_below_best(rows).any():
+        text += f" Grey: at scores below the best of {baseline_of(rows)}."
     if not has_line.all():
         text += " Hollow without a line: the interval is not known."
     if (rows["bound"] != "").any():
@@ -88,15 +101,21 @@ def _chart(rows: pd.DataFrame, low: float, high: float) -> chart.Specification:
     axis = ratio_axis(low, high, title=DIRECTION)
     x = alt.X("shown:Q", title=DIRECTION, scale=scale, axis=axis)
     one = alt.Chart(chart.records(pd.DataFrame([{"shown": 1.0}]), ["shown"]))
-    fields = ["variant", "shown", "least", "most", "bound", "label", "excludes_one"]
+    fields = ["variant", "shown", "least", "most", "bound", "label", "excludes_one", "colour"]
     base = alt.Chart(chart.records(rows, fields)).encode(y=y)
-    lines = base.mark_rule(color=LIGHT["v1"], strokeWidth=1.4).encode(
-        x=alt.X("least:Q", scale=scale), x2="most:Q"
+    stroke = alt.Stroke("colour:N", scale=None, legend=None)
+    lines = base.mark_rule(strokeWidth=1.4).encode(
+        x=alt.X("least:Q", scale=scale), x2="most:Q", stroke=stroke
     )
     shapes = alt.Scale(domain=["", *SHAPES], range=["circle", *SHAPES.values()])
-    filled = alt.condition("datum.excludes_one", alt.value(LIGHT["v1"]), alt.value(LIGHT["paper"]))
-    marks = base.mark_point(size=60, opacity=1, stroke=LIGHT["v1"], strokeWidth=1.4).encode(
+    filled = alt.condition(
+        "datum.excludes_one",
+        alt.Fill("colour:N", scale=None, legend=None),
+        alt.value(LIGHT["paper"]),
+    )
+    marks = base.mark_point(size=60, opacity=1, strokeWidth=1.4).encode(
         x=x,
+        stroke=stroke,
         fill=filled,
         shape=alt.Shape("bound:N", scale=shapes, legend=None),
         tooltip=chart.tooltip(("variant:N",), ("label:N", "", "ratio (95 % CI)")),

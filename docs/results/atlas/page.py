@@ -18,13 +18,14 @@ from urllib.parse import urlsplit
 import pandas as pd
 import yaml
 
-from dreamer_study.flows.atlas.bundled import worlds
+from dreamer_study.flows.atlas.bundled import results_file, worlds
 from dreamer_study.flows.atlas.table import Ability, Atlas, read_atlas, table
 from dreamer_study.flows.commands.results.atlas import best_cell, ratio_cell, unmatched_flops
 from dreamer_study.reports.figures.ability_map import ability_map
 from dreamer_study.reports.figures.forest import forest
 from dreamer_study.reports.figures.rendering import Figure, save
 from dreamer_study.reports.text.numbers import span
+from dreamer_study.sql.results import query
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
@@ -32,6 +33,15 @@ from claims import judge  # noqa: E402  (beside this file)
 
 PAGE = FOLDER / "README.md"
 PAPERS = FOLDER / "papers.yaml"
+OPERATIONS = FOLDER / "operations.csv"
+AT_THE_END = """
+    select variant, item_id, value
+    from items
+    join runs using (run_id)
+    join models using (study_id, model_id)
+    where task = 'world_expressions'
+    qualify items.tokens = max(items.tokens) over (partition by run_id)
+"""
 UNMATCHED = "‡"
 END = "<!-- end of the table -->\n"
 MIXTURE = "mixture"  # the world that has all architectures
@@ -80,6 +90,7 @@ def with_tables(text: str) -> str:
         text = with_table(text, f"{world}: architectures", architectures(atlas))
         text = with_table(text, f"{world}: origins", origins(atlas))
         text = with_table(text, f"{world}: figures", images(atlas))
+    text = with_table(text, "operations", operations())
     return with_table(text, "claims", claims())
 
 
@@ -90,6 +101,26 @@ def with_table(text: str, name: str, lines: Iterator[str]) -> str:
         return text
     before, rest = text.split(begin)
     return before + begin + "".join(lines) + END + rest.split(END, 1)[1]
+
+
+def operations() -> Iterator[str]:
+    """Yield the table of accuracies on expressions of one operation, of two, and so on.
+
+    They are of the last checkpoint, the mean over seeds; the best architecture comes first.
+    """
+    items = pd.read_csv(OPERATIONS)
+    answers = query(results_file(MIXTURE), AT_THE_END).merge(items, on="item_id")
+    accuracies = answers.pivot_table(index="variant", columns="operations", values="value")
+    accuracies["new"] = answers[~answers["in_training"]].groupby("variant")["value"].mean()
+    accuracies["all"] = answers.groupby("variant")["value"].mean()
+    counts = items["operations"].value_counts().sort_index()
+    new = int((~items["in_training"]).sum())
+    heads = [f"{number} operations ({count})" for number, count in counts.items()]
+    heads[0] = heads[0].replace("operations", "operation")
+    yield line(["architecture", *heads, f"not in training ({new})", f"all ({len(items)})"])
+    yield line(["---"] * (len(heads) + 3))
+    for variant, row in accuracies.sort_values("all", ascending=False).iterrows():
+        yield line([str(variant), *(f"{100 * accuracy:.0f} %" for accuracy in row)])
 
 
 def claims() -> Iterator[str]:

@@ -98,7 +98,7 @@ def _cells(shown: Atlas, row: Mapping[str, Any]) -> dict[str, object]:
         **ratios,
         **bests,
         "parameters": row["parameters"],
-        "rate": f"{row['learning_rate']:g}",
+        "learning rate": f"{row['learning_rate']:g}",
     }
 
 
@@ -141,7 +141,8 @@ def _remarks(shown: Atlas) -> list[str]:
     bests = [best_cell(ability, row) for row in rows for ability in shown.abilities]
     lines = [
         f"{shown.world}: training tokens divided by those of {baseline}, to equal"
-        f" {_what_is_equal(shown)}; below 1x fewer, with 95 % intervals over seeds and items.",
+        f" {_what_is_equal(shown)}, up to the lower of the two bests; below 1x fewer. Brackets:"
+        " 95 % intervals over seeds and items.",
         *(f"{sign}: {meaning}" for sign, meaning in _signs(baseline, ratios, bests).items()),
         f"Measured {_span(made)}, {_span(sorted(set(architectures['seeds'])))} seeds each.",
     ]
@@ -174,17 +175,17 @@ def _what_is_equal(shown: Atlas) -> str:
 def _signs(baseline: str, ratios: Sequence[str], bests: Sequence[str]) -> dict[str, str]:
     """Explain the signs that cells of the table have."""
     meanings = {
-        NOT_REACHED: f"its best lies below {baseline}'s by more than two standard errors; the"
-        " ratio is about what it reached",
-        LEAST: "a lower bound: its mean over seeds stayed below what guessing can reach",
-        MOST: f"an upper bound: its first checkpoint was above {baseline}'s best",
-        NO_INTERVAL: "without one of the seeds, both have no score in common",
+        NOT_REACHED: f"the best lies below {baseline}'s by more than two standard errors of the"
+        " difference",
+        LEAST: "a lower bound: the mean over seeds never rose above chance",
+        MOST: f"an upper bound: the first checkpoint was above {baseline}'s best",
+        NO_INTERVAL: "without one of the seeds, the two curves have no score in common",
     }
     signs = {
         sign: meaning for sign, meaning in meanings.items() if any(sign in cell for cell in ratios)
     }
     if any(OF in cell for cell in bests):
-        signs[f"1{OF}4"] = "of four seeds, one ended above what guessing can reach"
+        signs[f"1{OF}4"] = "one seed of four ended above chance"
     return signs
 
 

@@ -12,6 +12,7 @@ import pytest
 from dreamer_study.reports.figures.ability_map import SIDE, ability_map
 from dreamer_study.reports.figures.forest import forest
 from dreamer_study.reports.figures.rendering import Figure, composed
+from dreamer_study.reports.style.theme import LIGHT
 
 TASKS = ("world_expressions", "world_recall")
 NOTHING = dict.fromkeys(("ratio", "low", "high"), np.nan)
@@ -19,7 +20,8 @@ NOTHING = dict.fromkeys(("ratio", "low", "high"), np.nan)
 
 def row(variant: str, task: str, **values: float) -> dict[str, object]:
     names = {"depth": 4, "variant": variant, "baseline": "LA", "task": task, "metric": "accuracy"}
-    return {**names, "decay_bound": None, **NOTHING, **values}
+    scores = {"score_high": 0.9, "baseline_best": 0.9}
+    return {**names, "decay_bound": None, **NOTHING, **scores, **values}
 
 
 def measured(variant: str, task: str, ratio: float) -> dict[str, object]:
@@ -179,6 +181,20 @@ def test_a_ratio_without_an_interval_has_no_line_in_a_forest() -> None:
     assert lengths["Alone"] == 1
     assert min(lengths["Measured"], lengths["Bound"]) > 1
     assert "Hollow without a line" in figure.caption
+
+
+def test_a_ratio_at_scores_below_the_best_of_the_baseline_is_grey() -> None:
+    rows = pd.DataFrame([measured("At-best", TASKS[0], 2.0), measured("Below", TASKS[0], 0.5)])
+    rows.loc[rows["variant"] == "Below", "score_high"] = 0.6
+    figure = forest(rows, TASKS[0], "accuracy")
+    frames = [
+        pd.read_csv(io.StringIO(text))
+        for text in figure.panels[0].specification["datasets"].values()
+    ]
+    (points,) = [frame for frame in frames if "colour" in frame]
+    colours = points.set_index("variant")["colour"]
+    assert colours["Below"] == LIGHT["muted"] != colours["At-best"]
+    assert "Grey" in figure.caption
 
 
 @pytest.mark.slow
