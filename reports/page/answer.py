@@ -45,6 +45,7 @@ SAID = (  # the frames of which the answer, and what makes it weak, are said
     "training_curves",
     "mismatches",
     "cut_short",
+    "elsewhere",
 )
 
 
@@ -127,7 +128,12 @@ def _answer(data: StudyData, styles: Mapping[str, Style]) -> Answer:
             content = ratio_tables.ranked(chosen, styles, depth)
             ranked.append(Block("table", content, queries=queries(data, "ratios")))
     return Answer(
-        sentences=answer_text.answers(chosen, only_task=only_task, unit=data.unit),
+        sentences=answer_text.answers(
+            chosen,
+            only_task=only_task,
+            unit=data.unit,
+            elsewhere=set(data.elsewhere["variant"]),
+        ),
         ranked=ranked,
         second=[
             answer_text.direction(data.baseline, data.unit),

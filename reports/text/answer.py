@@ -6,6 +6,7 @@ rows. What makes the sentences weak is in `weaknesses.py`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pandas as pd
@@ -60,20 +61,29 @@ def by_finding(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def answers(
-    leading: pd.DataFrame, *, only_task: bool = False, unit: str = TRAINING_TOKENS
+    leading: pd.DataFrame,
+    *,
+    only_task: bool = False,
+    unit: str = TRAINING_TOKENS,
+    elsewhere: Collection[str] = (),
 ) -> list[str]:
     """Say the ratios of each depth.
 
     One or two variants are in one text, up to five have a text each, and more are counted in a
     text, for a table to rank them. Example: "DR took 1.67 times as many training tokens as LA to
     reach accuracies of 46 to 53 % (95 % CI 1.35 to 2.08), and did not reach LA’s best, 74.7 %."
+    Of many variants of which most were measured `elsewhere`, those of the study itself come first,
+    a text each: they are what the study was made for.
     """
     several_depths = leading["depth"].nunique() > 1
     texts = []
     for depth, rows in by_finding(leading).groupby("depth"):
         records = rows.to_dict("records")
+        own = [row for row in records if row["variant"] not in elsewhere]
         if len(records) >= RANKED_FROM:
-            of_depth = [_counts(records, unit)]
+            of_own = own if elsewhere and len(own) < RANKED_FROM else []
+            of_depth = [_sentence(row, only_task, unit) for row in of_own]
+            of_depth.append(_counts(records, unit))
         elif len(records) >= LINES_FROM:
             of_depth = [_sentence(row, only_task, unit) for row in records]
         else:

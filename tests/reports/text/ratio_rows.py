@@ -87,6 +87,7 @@ def data_of(ratios: pd.DataFrame, **frames: pd.DataFrame) -> StudyData:
             dtype=object,
         ),
         "checkpoints": pd.DataFrame({"epoch": [1.0]}),
+        "elsewhere": pd.DataFrame({"variant": [], "origin": []}, dtype=object),
     }
     return StudyData({}, given | frames)
 

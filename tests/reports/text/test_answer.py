@@ -250,6 +250,19 @@ def test_a_line_for_each_variant_from_three_on_and_a_count_from_six_on() -> None
     )
 
 
+def test_of_many_variants_those_that_the_study_has_trained_come_first() -> None:
+    others = [{"variant": f"V{number}"} for number in range(6)]
+    rows = table_of(*others, OPEN | {"variant": "Mine"}, {"variant": "Mine-2"})
+    elsewhere = [row["variant"] for row in others]
+    first, second, counts = answers(rows, elsewhere=elsewhere)
+    assert first.startswith("Mine-2 took 1.67 times as many training tokens as LA")
+    assert second.startswith("Mine cannot be distinguished from LA")
+    assert counts.startswith("Of 8 variants none took significantly fewer")
+    assert len(answers(rows)) == 1, "of a study that has trained all of them"
+    (few,) = answers(table_of({"variant": "Mine"}, {"variant": "V0"}), elsewhere=["V0"])
+    assert few.startswith("Mine took"), "few variants are said as always"
+
+
 def test_of_many_variants_up_to_three_worse_ones_are_named_and_of_more_the_worst() -> None:
     near = [OPEN | {"variant": f"near-{number}"} for number in range(5)]
     worse = [{"variant": f"W{number}", "ratio": 2.0 + number, "low": 1.9} for number in range(4)]
