@@ -44,10 +44,11 @@ def forest(rows: pd.DataFrame, task: str, metric: str) -> Figure | None:
     )
     lowest = min(float(rows["shown"].min()), 1.0)
     highest = max(float(rows["shown"].max()), 1.0)
-    low = max(float(rows["low"].min(skipna=True)), lowest / FARTHEST) / EDGE
-    high = min(float(rows["high"].max(skipna=True)), highest * FARTHEST) * EDGE
-    low = min(low, lowest / EDGE)
-    high = max(high, highest * EDGE)
+    # no end of an interval may be known
+    first = min(lowest, float(rows["low"].fillna(lowest).min()))
+    last = max(highest, float(rows["high"].fillna(highest).max()))
+    low = max(first, lowest / FARTHEST) / EDGE
+    high = min(last, highest * FARTHEST) * EDGE
     # the line of a bound leads to the edge
     has_line = rows["low"].notna() | rows["high"].notna() | (rows["bound"] != "")
     rows = rows.assign(

@@ -183,6 +183,14 @@ def test_a_ratio_without_an_interval_has_no_line_in_a_forest() -> None:
     assert "Hollow without a line" in figure.caption
 
 
+def test_a_forest_without_any_interval_is_drawn() -> None:
+    rows = pd.DataFrame([row("Alone", TASKS[0], ratio=0.5), row("Bound", TASKS[0], low=2.5)])
+    figure = forest(rows, TASKS[0], "accuracy")
+    low, high = figure.panels[0].specification["layer"][0]["encoding"]["x"]["scale"]["domain"]
+    assert low < 0.5 < 2.5 < high
+    assert json.loads(json.dumps(composed(figure), allow_nan=False))
+
+
 def test_a_ratio_at_scores_below_the_best_of_the_baseline_is_grey() -> None:
     rows = pd.DataFrame([measured("At-best", TASKS[0], 2.0), measured("Below", TASKS[0], 0.5)])
     rows.loc[rows["variant"] == "Below", "score_high"] = 0.6
