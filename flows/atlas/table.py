@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -86,14 +87,14 @@ class Atlas:
         (name,) = self.architectures.loc[self.architectures["baseline"], "variant"]
         return name
 
-    @property
+    @cached_property
     def abilities(self) -> list[Ability]:
         """What is measured: accuracies on benchmarks, or without any the loss."""
         accuracies = self.ratios[self.ratios["metric"] == "accuracy"]
         tasks = [task for task in sorted(set(accuracies["task"])) if task != AVERAGE]
         return [Ability(task, "accuracy") for task in tasks] or [Ability(VALIDATION, "loss")]
 
-    @property
+    @cached_property
     def measures(self) -> list[Ability]:
         """The abilities; of several also their average."""
         average = Ability(AVERAGE, "accuracy")

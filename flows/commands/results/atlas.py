@@ -44,8 +44,9 @@ def atlas(options: argparse.Namespace) -> None:
 
 def print_atlas(shown: Atlas) -> None:
     """Print the table of a world, and what is to be known of it."""
-    print_table(pd.DataFrame([_cells(shown, row) for row in table(shown).to_dict("records")]))
-    for line in _remarks(shown):
+    rows = table(shown).to_dict("records")
+    print_table(pd.DataFrame([_cells(shown, row) for row in rows]))
+    for line in _remarks(shown, rows):
         console.print(line)
 
 
@@ -131,12 +132,11 @@ def best_cell(ability: Ability, row: Mapping[str, Any]) -> str:
     return f"{text} ({learned:.0f} of {row['seeds']})" if is_divided else text
 
 
-def _remarks(shown: Atlas) -> list[str]:
+def _remarks(shown: Atlas, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say what the table is, what its signs mean, and what it lacks."""
     architectures = shown.architectures
     baseline = shown.baseline
     made = sorted(set(architectures["made"]))
-    rows = table(shown).to_dict("records")
     ratios = [ratio_cell(measure, row) for row in rows for measure in shown.measures]
     bests = [best_cell(ability, row) for row in rows for ability in shown.abilities]
     lines = [
