@@ -119,7 +119,6 @@ def test_a_page_of_many_figures_is_measured():
     assert int(figures) > 10
 
 
-@pytest.mark.slow
 def test_processes_that_train_and_evaluate_are_victims_beside_others(tmp_path: Path) -> None:
     programs = ("dreamer_study.model.evaluate", "dreamer_study.model.train")
     groups = [

@@ -1,5 +1,6 @@
 """The tables in the pages of docs/results are those of the stored ratios."""
 
+import pandas as pd
 import pytest
 
 from tests.docs.scripts import RESULTS, script
@@ -22,6 +23,12 @@ def test_the_page_of_the_atlas_is_that_of_the_rows_in_the_package() -> None:
         for name, _ in page.figures(page.read_atlas(world)):
             assert f"({name})" in text
             assert (RESULTS / "atlas" / name).is_file()
+
+
+@pytest.mark.slow
+def test_the_operations_of_the_atlas_are_those_of_its_items() -> None:
+    operations = script("atlas/operations.py")
+    assert operations.operations().equals(pd.read_csv(operations.FILE))
 
 
 def test_the_rows_of_the_atlas_are_small() -> None:

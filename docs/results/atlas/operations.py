@@ -29,28 +29,33 @@ PLANTED = "leak"  # copies of items, which decontamination removes
 
 def main() -> None:
     """Write the file."""
+    operations().to_csv(FILE, index=False)
+
+
+def operations() -> pd.DataFrame:
+    """Return a row for each item: its id, its operations, and whether training has it too."""
     with tempfile.TemporaryDirectory() as folder:
         world = Path(folder)
         write_world(world, WorldSettings(**read_recipe("mixture")["data"]["world"]))
         items = [row["question"] for row in lines(world / f"builtin/world/{FAMILY}/test.jsonl.gz")]
         in_training = set(trained_expressions(world))
     asked = [item.rsplit(";", 1)[1].strip() for item in items]  # the last one, without an answer
-    frame = pd.DataFrame(
+    return pd.DataFrame(
         {
             "item_id": [f"world_{FAMILY}/{number}" for number in range(len(asked))],
             "operations": [sum(word in SIGNS for word in text.split()) for text in asked],
             "in_training": [text in in_training for text in asked],
         }
     )
-    frame.to_csv(FILE, index=False)
 
 
 def trained_expressions(world: Path) -> Iterator[str]:
     """Yield the expressions of all documents, such as `plus 2 3` of `expressions plus 2 3 0 ; `."""
     texts = lines(world / "builtin/world/sheets/train.jsonl.gz")
-    truth = (json.loads(line) for line in (world / "sheets.truth.jsonl").open(encoding="utf-8"))
-    for row, of in zip(texts, truth, strict=True):
-        if of["kind"] == PLANTED or not row["text"].startswith(FAMILY):
+    truth = (world / "sheets.truth.jsonl").read_text(encoding="utf-8").splitlines()
+    for row, line in zip(texts, truth, strict=True):
+        kind = json.loads(line)["kind"]
+        if kind == PLANTED or not row["text"].startswith(FAMILY):
             continue
         for answered in row["text"].removeprefix(FAMILY).split(";"):
             expression, _, _ = answered.strip().rpartition(" ")
