@@ -58,7 +58,7 @@ class Ability:
 
     @property
     def name(self) -> str:
-        """The name in heads of columns: `expressions`, `recall`, `average`, `loss`."""
+        """The name of the column in tables: `expressions`, `recall`, `average` or `loss`."""
         if self.task == VALIDATION:
             return "loss"
         if self.task == AVERAGE:
@@ -96,7 +96,7 @@ class Atlas:
 
     @cached_property
     def measures(self) -> list[Ability]:
-        """The abilities; of several also their average."""
+        """The abilities, and where there are several, their average as the last one."""
         average = Ability(AVERAGE, "accuracy")
         has_average = len(self.abilities) > 1 and len(self.rows_of(average))
         return [*self.abilities, average] if has_average else self.abilities

@@ -82,6 +82,7 @@ class Scale:
         return np.array([self.pixels_of(value) for value in values.to_numpy(float)])
 
     def pixels_of(self, value: float) -> float:
+        """Return how far one value is from the low end of the axis."""
         return SIDE * math.log(value / self.low) / math.log(self.high / self.low)
 
     def value(self, pixels: float) -> float:

@@ -29,7 +29,7 @@ def forest(rows: pd.DataFrame, task: str, metric: str) -> Figure | None:
     """Draw the ratio of each variant on a task, the lowest first, with its 95 % interval.
 
     Variants with a lower bound in place of a ratio come last. A ratio whose interval is not known
-    has no line, and one at scores below the baseline's best is grey. `rows` are those of
+    has no line, and one at scores short of the baseline's best is grey. `rows` are those of
     `StudyData.ratios` with the column `baseline_best`. None without a ratio or bound.
     """
     rows = known(rows[(rows["task"] == task) & (rows["metric"] == metric)])
@@ -40,7 +40,7 @@ def forest(rows: pd.DataFrame, task: str, metric: str) -> Figure | None:
     rows = rows.assign(
         label=[label(row) for row in rows.to_dict("records")],
         excludes_one=(rows["low"] > 1) | (rows["high"] < 1),
-        colour=np.where(_is_below_best(rows), LIGHT["muted"], LIGHT["v1"]),
+        colour=np.where(_is_short_of_best(rows), LIGHT["muted"], LIGHT["v1"]),
     )
     lowest = min(float(rows["shown"].min()), 1.0)
     highest = max(float(rows["shown"].max()), 1.0)
@@ -72,8 +72,8 @@ def forest(rows: pd.DataFrame, task: str, metric: str) -> Figure | None:
     )
 
 
-def _is_below_best(rows: pd.DataFrame) -> pd.Series:
-    """Tell which ratios are at scores that end below the baseline's best."""
+def _is_short_of_best(rows: pd.DataFrame) -> pd.Series:
+    """Tell which ratios are at scores that end short of the baseline's best."""
     end, best = rows["score_high"], rows["baseline_best"]
     differs = (end - best).abs() > SAME * best.abs()
     return rows["ratio"].notna() & differs
@@ -82,8 +82,8 @@ def _is_below_best(rows: pd.DataFrame) -> pd.Series:
 def _of_marks(rows: pd.DataFrame, has_line: pd.Series) -> str:
     """Explain filled and hollow marks, and the triangles and grey lines that are there."""
     text = " Filled: the interval excludes 1."
-    if _is_below_best(rows).any():
-        text += f" Grey: at scores below the best of {baseline_of(rows)}."
+    if _is_short_of_best(rows).any():
+        text += f" Grey: the scores end short of the best of {baseline_of(rows)}."
     if not has_line.all():
         text += " Hollow without a line: the interval is not known."
     if (rows["bound"] != "").any():

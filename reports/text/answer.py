@@ -72,17 +72,16 @@ def answers(
     One or two variants are in one text, up to five have a text each, and more are counted in a
     text, for a table to rank them. Example: "DR took 1.67 times as many training tokens as LA to
     reach accuracies of 46 to 53 % (95 % CI 1.35 to 2.08), and did not reach LA’s best, 74.7 %."
-    Of many variants of which most were measured `elsewhere`, those of the study itself come first,
-    a text each: they are what the study was made for.
+    Where many variants stand beside rows that were measured `elsewhere`, the few that the study has
+    trained itself come first, a text each: the study was made for them.
     """
     several_depths = leading["depth"].nunique() > 1
     texts = []
     for depth, rows in by_finding(leading).groupby("depth"):
         records = rows.to_dict("records")
-        own = [row for row in records if row["variant"] not in elsewhere]
         if len(records) >= RANKED_FROM:
-            of_own = own if elsewhere and len(own) < RANKED_FROM else []
-            of_depth = [_sentence(row, only_task, unit) for row in of_own]
+            own = _few_of_its_own(records, elsewhere)
+            of_depth = [_sentence(row, only_task, unit) for row in own]
             of_depth.append(_counts(records, unit))
         elif len(records) >= LINES_FROM:
             of_depth = [_sentence(row, only_task, unit) for row in records]
@@ -92,6 +91,14 @@ def answers(
         start = f"{depth_name(depth)}: " if several_depths else ""
         texts += [f"{start}{text}" for text in of_depth]
     return texts
+
+
+def _few_of_its_own(
+    records: list[dict[str, Any]], elsewhere: Collection[str]
+) -> list[dict[str, Any]]:
+    """Return the rows that the study has trained itself; none where all or many are its own."""
+    own = [row for row in records if row["variant"] not in elsewhere]
+    return own if len(own) < min(RANKED_FROM, len(records)) else []
 
 
 def _sentence(row: Row, only_task: bool, unit: str, is_first: bool = True) -> str:

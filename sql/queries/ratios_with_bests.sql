@@ -1,5 +1,5 @@
--- The ratios of a study, each with the best scores of both models, and with at how many of their seeds the last
--- checkpoint lies above what guessing may reach: a mean over seeds does not show that only some of them learned.
+-- The ratios of a study, each with two things about both models: the best score, and the number of seeds whose last
+-- checkpoint lies above what guessing may reach. A mean over seeds does not show that only some of the seeds learned.
 with
 ends as (
     select study_id, depth, variant, measure as metric, task, run_id, arg_max(value, tokens) as score

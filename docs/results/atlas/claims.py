@@ -119,7 +119,7 @@ def if_measured(
 
 
 def _by_world(pairs: Sequence[tuple[str, str]]) -> str:
-    """List architectures by their worlds: `LSTM, minGRU (tracking); Jamba (mixture)`."""
+    """Name the architectures of each world: `LSTM, minGRU (tracking); Jamba (mixture)`."""
     worlds_of = dict.fromkeys(world for world, _ in pairs)
     names = {world: [name for other, name in pairs if other == world] for world in worlds_of}
     return "; ".join(f"{', '.join(of_world)} ({world})" for world, of_world in names.items())

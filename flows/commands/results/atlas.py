@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,7 @@ def best_cell(ability: Ability, row: Mapping[str, Any]) -> str:
 
 
 def _remarks(shown: Atlas, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say what the table is, what its signs mean, and what it lacks."""
+    """Return the lines under the table: what it shows, its signs, and what was not measured."""
     architectures = shown.architectures
     baseline = shown.baseline
     made = sorted(set(architectures["made"]))
@@ -152,7 +153,8 @@ def _remarks(shown: Atlas, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if len(at_edge):
         names = ", ".join(at_edge["variant"])
         lines.append(
-            f"rate at the edge of those tried, so that a better one may lie beyond: {names}"
+            "learning rate at the edge of those tried, so that a better one may lie beyond:"
+            f" {names}"
         )
     unmatched = [f"{name} ({gap:+.0%})" for name, gap in unmatched_flops(shown).items()]
     if unmatched:
@@ -173,7 +175,7 @@ def _what_is_equal(shown: Atlas) -> str:
 
 
 def _signs(baseline: str, ratios: Sequence[str], bests: Sequence[str]) -> dict[str, str]:
-    """Explain the signs that cells of the table have."""
+    """Return the meaning of each sign that a cell of the table has, such as `†`."""
     meanings = {
         NOT_REACHED: f"the best lies below {baseline}'s by more than two standard errors of the"
         " difference",
@@ -184,8 +186,10 @@ def _signs(baseline: str, ratios: Sequence[str], bests: Sequence[str]) -> dict[s
     signs = {
         sign: meaning for sign, meaning in meanings.items() if any(sign in cell for cell in ratios)
     }
-    if any(OF in cell for cell in bests):
-        signs[f"1{OF}4"] = "one seed of four ended above chance"
+    divided = [re.search(rf"\d+{OF}\d+", cell) for cell in bests]
+    examples = [found[0] for found in divided if found]
+    if examples:
+        signs[examples[0]] = f"the last checkpoint is above chance at {examples[0]} seeds"
     return signs
 
 
