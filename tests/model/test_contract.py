@@ -4,13 +4,11 @@ is."""
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -25,6 +23,7 @@ from dreamer_study.model.module_config import ModuleConfig
 from dreamer_study.model.train import train
 from dreamer_study.pipeline.errors import InputError
 from tests.model import tiny_network
+from tests.model.own_process import train_in_own_process
 from tests.model.packed_folder import write_run
 
 HERE = Path(__file__).parent / "architectures"
@@ -82,11 +81,9 @@ def test_noise_of_random_and_numpy_is_the_same_after_a_stop(tmp_path: Path) -> N
     whole, parts = (
         write_run_of(described("GlobalNoise", {}), tmp_path / place) for place in ("whole", "parts")
     )
-    train(whole, trust_code=True)
+    train_in_own_process(whole, trust_code=True)
     for stop_at in (300, 500, None):
-        train(parts, stop_at=stop_at, trust_code=True)
-        random.seed(stop_at)
-        np.random.seed(3)
+        train_in_own_process(parts, stop_at=stop_at, trust_code=True)
     first, second = (newest_state(run / "state").tensors for run in (whole, parts))
     assert all(torch.equal(first[name], second[name]) for name in first)
 

@@ -3,7 +3,6 @@ dies."""
 
 import fcntl
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -21,12 +20,11 @@ from dreamer_study.model.processes import HOPELESS
 from dreamer_study.model.train import main, train
 from dreamer_study.model.training.step_log import read_record
 from dreamer_study.pipeline.storage.locks import try_lock
+from tests.model.own_process import CONTEXT, train_in_own_process
 from tests.model.packed_folder import write_run
 from tests.model.test_contract import write_own_run
 from tests.waiting import PATIENCE_SECONDS, until
 
-CONTEXT = multiprocessing.get_context("forkserver")  # its processes have torch imported already
-CONTEXT.set_forkserver_preload(["dreamer_study.model.train", "pyarrow.csv", "pyarrow.parquet"])
 LAYERED = {"recurrent": False, "depth_attention": False}
 
 
@@ -109,7 +107,7 @@ def test_ranks_do_together_what_one_process_does(tmp_path, model, count):
     recipe = {"batch_tokens": 112, "micro_batch_tokens": 16, "learning_rate": 1e-3}
     alone = write_run(tmp_path, name="alone", model=model, **recipe)
     shared = write_run(tmp_path, name="shared", model=model, **recipe)
-    train(alone)
+    train_in_own_process(alone)
     assert Group(shared, count).wait() == ([0] * count, [])
     assert_equal_but_for_rounding(shared, alone)
 
@@ -120,7 +118,7 @@ def test_ranks_train_branches_together(tmp_path):
     recipe |= {"branches": 0.4, "checkpoints": [1500], "warmup_steps": 5}
     alone = write_run(tmp_path, name="alone", **recipe)
     shared = write_run(tmp_path, name="shared", **recipe)
-    train(alone)
+    train_in_own_process(alone)
     assert Group(shared, 2).wait() == ([0, 0], [])
     assert_equal_but_for_rounding(shared, alone)
     assert list_branches(shared) == list_branches(alone)
@@ -140,7 +138,7 @@ def test_weights_that_only_one_rank_has_used_get_gradients_on_all(tmp_path):
     alone, shared = (
         write_own_run(tmp_path / name, "Rare", {}, **recipe) for name in ("alone", "shared")
     )
-    train(alone, trust_code=True)
+    train_in_own_process(alone, trust_code=True)
     assert Group(shared, 2, "--trust-code").wait() == ([0, 0], [])
     assert_equal_but_for_rounding(shared, alone)
 
@@ -152,14 +150,14 @@ def test_ranks_wait_together_and_go_on_from_the_state_that_is_there_then(tmp_pat
     folder = write_run(tmp_path, name="run", **recipe)
     twin = tmp_path / "twin"
     shutil.copytree(folder, twin)
-    train(twin, stop_at=300)
+    train_in_own_process(twin, stop_at=300)
     with (folder / ".lock").open("a+") as file:
         assert try_lock(file)
         group = Group(folder, 2, "--wait")
         time.sleep(12)  # in which both ranks begin to wait
         shutil.copytree(twin, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock"))
     assert group.wait() == ([0, 0], [])
-    train(twin)
+    train_in_own_process(twin)
     assert_equal_but_for_rounding(folder, twin)
 
 
@@ -187,7 +185,7 @@ def test_killed_ranks_go_on_to_the_same_bits_and_in_another_number(tmp_path):
     one, other = (newest_state(folder / "state") for folder in (calm, killed))
     assert all(torch.equal(tensor, other.tensors[name]) for name, tensor in one.tensors.items())
     assert steps(killed).drop_columns(["seconds"]).equals(steps(calm).drop_columns(["seconds"]))
-    train(fewer)
+    train_in_own_process(fewer)
     assert_equal_but_for_rounding(fewer, calm)
 
 
@@ -263,7 +261,7 @@ def test_two_machines_train_a_run_by_torchrun(tmp_path):
     """As docs/scale.md starts a run on several machines; here both are this one."""
     recipe = {"batch_tokens": 64, "learning_rate": 1e-3}
     alone, shared = (write_run(tmp_path, name=name, **recipe) for name in ("alone", "shared"))
-    train(alone)
+    train_in_own_process(alone)
     with socket.create_server(("127.0.0.1", 0)) as server:
         place = f"127.0.0.1:{server.getsockname()[1]}"
     options = [

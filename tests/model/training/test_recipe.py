@@ -21,6 +21,7 @@ from dreamer_study.model.training.parameter_groups import trained_parameters
 from dreamer_study.model.training.schedule import scheduled_rate
 from dreamer_study.model.training.trainer import Trainer
 from dreamer_study.pipeline.errors import InputError
+from tests.model.own_process import train_in_own_process
 from tests.model.packed_folder import write_run
 from tests.model.tiny_network import LA
 
@@ -270,9 +271,9 @@ def test_a_run_that_is_stopped_ends_with_the_bits_of_one_that_is_not(
     tmp_path: Path, name: str, recipe: dict[str, Any]
 ) -> None:
     whole, parts = (run_of(tmp_path / place, name, **recipe) for place in ("whole", "parts"))
-    train(whole, trust_code=True)
+    train_in_own_process(whole, trust_code=True)
     for stop_at in (300, 500, None):
-        train(parts, stop_at=stop_at, trust_code=True)
+        train_in_own_process(parts, stop_at=stop_at, trust_code=True)
     first, second = (newest_state(run / "state").tensors for run in (whole, parts))
     assert first.keys() == second.keys()
     for tensor in first:
