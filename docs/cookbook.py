@@ -18,7 +18,7 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.results import query
 
 QUERY = re.compile(r"```sql\n(?P<sql>.*?)```\n(?:\n```text\n.*?```\n)?", re.DOTALL)
-MOST_ROWS = 40
+MOST_ROWS = 50
 
 
 def answered(page: str, database: Path) -> str:

@@ -21,7 +21,8 @@ def numbers(row: str) -> list[float]:
 @pytest.fixture(scope="module")
 def example() -> Comparison:
     """Compare the curves of the page's table."""
-    tokens, _, la, dr = re.findall(r"^\| (?:tokens|LA|DR).*|^\|---.*", PAGE, re.MULTILINE)[-4:]
+    table = r"^(\| tokens.*)\n\|---.*\n(\| LA.*)\n(\| DR.*)$"
+    ((tokens, la, dr),) = re.findall(table, PAGE, re.MULTILINE)
     log_tokens = np.log(numbers(tokens))
     curves = [SeedCurves(log_tokens, np.array([numbers(row)]), None) for row in (la, dr)]
     return compare_models(*curves)

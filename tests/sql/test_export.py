@@ -10,6 +10,7 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -202,6 +203,31 @@ def test_every_question_has_an_answer(database):
     assert [number for number, answer in enumerate(answers) if answer == "(no rows)\n"] == [9, 11]
     # And the answers of the page itself, of another results file, have made way for these.
     assert page.count("```") == PAGE.read_text().count("```") == 56
+
+
+def printed(number):
+    """The output that the page has below a query, split into words."""
+    outputs = re.findall(r"```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    return [line.split() for line in outputs[number].splitlines()]
+
+
+def test_the_page_lists_the_tables_of_this_version(tmp_path):
+    path = tmp_path / "results.duckdb"
+    results.connect(path).close()
+    listed = results.query(path, QUERY.findall(PAGE.read_text())[0])
+    assert printed(0) == [line.split() for line in COOKBOOK["as_text"](listed).splitlines()]
+
+
+def test_the_page_has_the_ratios_of_the_published_demo():
+    published = pd.read_csv(PAGE.parent / "results" / "demo" / "ratios.csv")
+    is_shown = (published["metric"] == "accuracy") & (published["task"] == "average")
+    published = published[is_shown].set_index("variant")
+    head, *rows = printed(1)
+    shown = {row[1]: dict(zip(head, row, strict=True)) for row in rows if row[2] == "average"}
+    assert shown.keys() == set(published.index)
+    for variant, cells in shown.items():
+        for name in ("ratio", "low", "high"):
+            assert float(cells[name]) == pytest.approx(published[name][variant], rel=1e-3)
 
 
 def answer(database, number):

@@ -74,7 +74,7 @@ def _add_sql(commands: Commands) -> None:
         "sql",
         "results.query:sql",
         "Run an SQL query on a study's results.",
-        more="docs/sql.md lists the tables and answers twelve questions with queries.",
+        more="docs/sql.md lists the tables and answers ten questions with queries.",
         examples=[
             ("dreamer sql demo 'FROM token_ratios'", "the answer, as a table"),
             ("dreamer sql runs/demo 'FROM token_accuracy' --csv", "the curves, as CSV"),
