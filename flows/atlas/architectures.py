@@ -31,7 +31,8 @@ def _described(
     tried = _of(frames["tuning"], study_id=model["study_id"], variant=variant, depth=model["depth"])
     rates = sorted(set(tried["learning_rate"]))
     chosen = set(runs["learning_rate"].dropna())
-    is_inside = bool(rates) and all(rates[0] < rate < rates[-1] for rate in chosen)
+    # a rate that was not searched is at no edge
+    is_inside = not rates or all(rates[0] < rate < rates[-1] for rate in chosen)
     speed = runs["tokens_per_second"].median()
     return {
         "variant": variant,

@@ -25,6 +25,7 @@ import yaml
 
 from dreamer_study.pipeline.errors import InputError, nearest
 from dreamer_study.pipeline.plain_yaml import PlainLoader
+from dreamer_study.pipeline.storage.files import write_text_atomically
 from dreamer_study.pipeline.user_cache import user_cache
 
 WORLDS = Path(__file__).resolve().parent / "worlds"
@@ -66,8 +67,8 @@ def results_file(world: str) -> Path:
     """Return a results file with the rows of a world.
 
     It is made at the first use and kept in the user's cache; of a cache that others can write, in a
-    temporary folder that goes with this process. Raises InputError where the atlas has no such
-    world.
+    temporary folder that goes with this process. A kept file that was changed since is made again.
+    Raises InputError where the atlas has no such world.
     """
     folder = world_folder(world)
     # with DuckDB, which the table of the atlas does without
@@ -80,14 +81,28 @@ def results_file(world: str) -> Path:
         content.update(file.read_bytes())
     keeping = user_cache() or _temporary_folder()
     kept = keeping / f"atlas-{folder.name}-{content.hexdigest()}.duckdb"
-    if not kept.exists():
+    seal = kept.with_suffix(".blake2b")
+    if not _is_sealed(kept, seal):
         made = kept.with_name(f".{kept.name}.{uuid4().hex}")
         try:
             ingest(made, {file.stem: [file] for file in files})
             made.replace(kept)
+            write_text_atomically(seal, _digest(kept), shared=True)
         finally:
             made.unlink(missing_ok=True)
     return kept
+
+
+def _is_sealed(kept: Path, seal: Path) -> bool:
+    """Tell whether a kept file is there, with the bytes that were written."""
+    if not (kept.is_file() and seal.is_file()):
+        return False
+    return seal.read_text(encoding="utf-8") == _digest(kept)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "blake2b").hexdigest()
 
 
 @cache

@@ -20,6 +20,7 @@ from dreamer_study.sql.names import AVERAGE
 
 VALIDATION = "validation"
 AT_LEAST, AT_MOST = "at least", "at most"
+UNDER_WAY = ("waiting", "training", "evaluating", "stopped")  # runs that have not ended
 YOURS = "(yours)"  # behind a name that the atlas has too
 # Columns that each ability has, and the average of the abilities.
 OF_ABILITY = (
@@ -72,7 +73,7 @@ class Atlas:
 
     `architectures` and `ratios` have the columns of `architectures.csv` and `ratios.csv`;
     `left_out` has an architecture and a reason in each row. `own` are the variants that were added
-    from a study.
+    from a study, and `unfinished` says what that study still lacks.
     """
 
     world: str
@@ -80,6 +81,7 @@ class Atlas:
     ratios: pd.DataFrame
     left_out: pd.DataFrame
     own: tuple[str, ...] = ()
+    unfinished: str = ""
 
     @property
     def baseline(self) -> str:
@@ -127,7 +129,7 @@ def read_folder(folder: Path) -> Atlas:
 def with_study(atlas: Atlas, database: Path, study_id: str) -> Atlas:
     """Add the variants that a study has trained beside rows of the atlas.
 
-    Raises InputError where the study was not compared with the atlas's baseline, or has trained
+    Raises InputError where the study does not take the baseline from this world, or has trained
     nothing else.
     """
     # with DuckDB, which the table alone does without
@@ -135,25 +137,28 @@ def with_study(atlas: Atlas, database: Path, study_id: str) -> Atlas:
 
     with closing(connect(database, read_only=True)) as connection:
         joined = connection.execute(
-            "select variant from origins where study_id = ?", [study_id]
+            "select variant, origin from origins where study_id = ?", [study_id]
         ).fetchall()
         frames = {
             table: connection.execute(f"from {table} where study_id = ?", [study_id]).df()
             for table in DESCRIBING
         }
     ratios = ask(database, WITH_BESTS, study=study_id)
-    elsewhere = {name for (name,) in joined}
+    elsewhere = dict(joined)
+    measured_rows = atlas.architectures.set_index("variant")
+    baseline_study = measured_rows.loc[atlas.baseline, "study"]
     is_compared = (ratios["baseline"] == atlas.baseline).any()
-    if atlas.baseline not in elsewhere or not is_compared:
+    if elsewhere.get(atlas.baseline) != baseline_study or not is_compared:
         raise InputError(
-            f"{database}: the study is not compared with {atlas.baseline} of the atlas; `dreamer"
-            f" new FILE --module FILE --atlas {atlas.world}` writes one that is"
+            f"{database}: {study_id} is not compared with {atlas.baseline} of the atlas's world"
+            f" {atlas.world}, which {baseline_study} has trained; `dreamer new FILE --module FILE"
+            f" --atlas {atlas.world}` writes a study that is"
         )
     models = frames["models"]
     frames["models"] = models[~models["variant"].isin(elsewhere)]
     own = tuple(frames["models"]["variant"])
     if not own:
-        raise InputError(f"{database}: the study has trained nothing beside the atlas")
+        raise InputError(f"{database}: {study_id} has trained nothing beside the atlas")
     ratios = ratios[ratios["variant"].isin(own) & (ratios["baseline"] == atlas.baseline)]
     described = describe(frames, atlas.baseline)
     measured = set(atlas.architectures["variant"])
@@ -166,7 +171,18 @@ def with_study(atlas: Atlas, database: Path, study_id: str) -> Atlas:
         ratios=pd.concat([atlas.ratios, ratios], ignore_index=True),
         left_out=atlas.left_out,
         own=tuple(names.values()),
+        unfinished=_unfinished(frames, ratios),
     )
+
+
+def _unfinished(frames: Mapping[str, pd.DataFrame], ratios: pd.DataFrame) -> str:
+    """Say what the own variants of a study lack: trainings, or ratios of their newest curves."""
+    runs = frames["runs"].merge(frames["models"][["model_id"]], on="model_id")
+    under_way = runs["status"].isin(UNDER_WAY)
+    if under_way.any() or not len(runs):
+        done = int((~under_way).sum())
+        return f"{done} of {len(runs)} trainings have ended" if len(runs) else "no training yet"
+    return "its ratios are older than its curves" if ratios["outdated"].eq(True).any() else ""
 
 
 def table(atlas: Atlas) -> pd.DataFrame:

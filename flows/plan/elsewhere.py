@@ -27,25 +27,34 @@ from dreamer_study.flows.study.models_section import Variant
 from dreamer_study.model.accounting import Resources
 from dreamer_study.pipeline.errors import InputError, nearest, placing
 from dreamer_study.pipeline.storage.digests import digest
+from dreamer_study.pipeline.storage.files import from_home
 from dreamer_study.sql.results import connect
 
 RESULTS = "results.duckdb"
+STUDY_FILES = (".yaml", ".yml")
+ELSEWHERE = "measured elsewhere:"  # begins the remark that names an origin
 # Settings that are the same for all variants of a study.
 OF_EVERY_TRAINING = ("batch_tokens", "loss_on", "documents")
 OF_EVALUATIONS = ("limit", "max_new_tokens", "weights")
+# Settings that are written down only where a study sets them.
+WHERE_SET = ("training.branches", "models.counted_length")
+UNDER_WAY = ("waiting", "training", "evaluating", "stopped")  # runs of a study that has not ended
 
 
 @dataclass(frozen=True)
 class Origin:
     """A variant that another study has trained: where its rows are, and what they are of.
 
-    `costs` are those of the model of each depth, `run_ids` name the complete trainings, `inputs`
-    are the values of `internal.study_inputs`, and `digest` changes with any row of the study.
+    `study_id` is the study in whose results the rows are, `trained_by` the one that has trained the
+    variant: another one, where those rows come from elsewhere too. `costs` are those of the model
+    of each depth, `run_ids` name the complete trainings, `inputs` are the values of
+    `internal.study_inputs`, and `digest` changes with any row of the study.
     """
 
     variant: str
     results: Path
     study_id: str
+    trained_by: str
     code_version: str
     created_at: Any
     costs: Mapping[int, Resources]
@@ -58,7 +67,7 @@ class Origin:
         """Say where the rows come from."""
         day = f"{self.created_at:%Y-%m-%d}" if self.created_at else "an unknown day"
         return (
-            f"measured elsewhere: trained by the study {self.study_id} of {day}, with version"
+            f"{ELSEWHERE} trained by the study {self.trained_by} of {day}, with version"
             f" {self.code_version} of this program"
         )
 
@@ -83,11 +92,18 @@ def costs_elsewhere(study: Study) -> dict[str, Mapping[int, Resources]]:
 def read_origin(study: Study, variant: Variant) -> Origin:
     """Read the origin of a variant of the study.
 
-    Raises InputError where its results file is missing, does not hold the variant once, was made
-    before inputs were written down, or lacks a depth of the study.
+    Of several studies of a results file, the newest one that has the variant counts. Raises
+    InputError where its results file is missing or the study's own, does not hold the variant, was
+    made before inputs were written down, lacks a depth of the study, or where trainings of the
+    variant have not ended.
     """
     where = f"models.variants: {variant.name}: from {variant.origin}"
     path = _results_file(str(variant.origin), study.place, where)
+    if path.resolve() == study.database.resolve():
+        raise InputError(
+            f"{where}: these are the results of this study itself; leave out `from`, and what is"
+            " trained already is used again"
+        )
     with closing(connect(path, read_only=True)) as connection:
         return _read(connection, path, variant.name, study.models.depths, where)
 
@@ -97,7 +113,13 @@ def _results_file(origin: str, place: Path, where: str) -> Path:
 
     `place` is the folder in which relative paths start.
     """
-    path = place / Path(origin).expanduser()
+    if Path(origin).suffix in STUDY_FILES:
+        raise InputError(
+            f"{where}: this is a study file; name the folder of its results, such as"
+            f" runs/{Path(origin).stem}"
+        )
+    with placing(where):
+        path = place / from_home(Path(origin))
     world = world_of(origin)
     if world is not None and (world in worlds() or not path.exists()):
         if path.exists():
@@ -127,21 +149,20 @@ def _read(
     models = connection.execute(
         "select study_id, variant, depth, parameters, flops_per_token, memory_bytes from models"
     ).fetchall()
-    studies = sorted({study_id for study_id, name, *_ in models if name == variant})
-    if not studies:
+    newest_first = connection.execute(
+        "select distinct study_id, created_at from models join studies using (study_id) where"
+        " variant = ? order by created_at desc nulls last, study_id",
+        [variant],
+    ).fetchall()
+    if not newest_first:
         names = sorted({name for _, name, *_ in models})
         rest = nearest(variant, names, f"; its variants are {', '.join(names)}")
         raise InputError(f"{where}: {path} has no variant of that name{rest}")
-    if len(studies) > 1:
-        raise InputError(
-            f"{where}: {path} has that variant in {' and '.join(studies)}; name a results file with"
-            " one of them (`dreamer publish` writes one)"
-        )
-    (study_id,) = studies
+    study_id = newest_first[0][0]
     costs = {
         depth: Resources(parameters, flops, memory)
-        for _, name, depth, parameters, flops, memory in models
-        if name == variant
+        for study, name, depth, parameters, flops, memory in models
+        if (study, name) == (study_id, variant)
     }
     for depth in depths:
         if depth not in costs:
@@ -157,15 +178,20 @@ def _read(
             f"{where}: {path} does not say on which data the study was made, as files of versions"
             " before this one do not; `dreamer run` of that study again writes that down"
         )
-    (made,) = connection.execute(
-        "select code_version, created_at from studies where study_id = ?", [study_id]
-    ).fetchall()
+    trained_by, code_version, created_at = _trained_by(connection, study_id, variant)
     runs = connection.execute(
-        "select run_id from runs join models using (study_id, model_id) where study_id = ? and"
-        " variant = ? and depth in (select unnest(?)) and status = 'complete' order by run_id",
+        "select run_id, status from runs join models using (study_id, model_id) where study_id = ?"
+        " and variant = ? and depth in (select unnest(?)) order by run_id",
         [study_id, variant, list(depths)],
     ).fetchall()
-    if not runs:
+    complete = [run_id for run_id, status in runs if status == "complete"]
+    under_way = [run_id for run_id, status in runs if status in UNDER_WAY]
+    if under_way:
+        raise InputError(
+            f"{where}: {study_id} has not ended: {len(complete)} of {len(runs)} trainings of that"
+            " variant are complete; `dreamer run` of that study completes them"
+        )
+    if not complete:
         raise InputError(f"{where}: {path} has no complete training of that variant")
     entered = connection.execute(
         "select output, digest from ingested where study_id = ? order by output", [study_id]
@@ -174,13 +200,31 @@ def _read(
         variant=variant,
         results=path,
         study_id=study_id,
-        code_version=made[0],
-        created_at=made[1],
+        trained_by=trained_by,
+        code_version=code_version,
+        created_at=created_at,
         costs=costs,
-        run_ids=tuple(run_id for (run_id,) in runs),
+        run_ids=tuple(complete),
         inputs=dict(inputs),
         digest=digest(entered),
     )
+
+
+def _trained_by(
+    connection: duckdb.DuckDBPyConnection, study_id: str, variant: str
+) -> tuple[str, str, Any]:
+    """Return the study that has trained a variant, its version of this program, and its date.
+
+    A study whose own rows of the variant come from elsewhere names the study that trained it.
+    """
+    named = connection.execute(
+        "select origin, code_version, created_at from origins where study_id = ? and variant = ?",
+        [study_id, variant],
+    ).fetchone()
+    own = connection.execute(
+        "select study_id, code_version, created_at from studies where study_id = ?", [study_id]
+    ).fetchone()
+    return named or own
 
 
 def settings_as_inputs(study: Study) -> dict[str, str]:
@@ -190,6 +234,9 @@ def settings_as_inputs(study: Study) -> dict[str, str]:
     settings["training.sequence_length"] = study.training.sequence_length
     if study.training.branches:
         settings["training.branches"] = study.training.branches
+    counted_length = study.models.counted_length
+    if counted_length and counted_length != study.training.sequence_length:
+        settings["models.counted_length"] = counted_length
     settings |= {f"evaluation.{name}": getattr(study.evaluation, name) for name in OF_EVALUATIONS}
     return {name: str(value) for name, value in settings.items()}
 
@@ -197,17 +244,21 @@ def settings_as_inputs(study: Study) -> dict[str, str]:
 def differences(origin: Origin, inputs: Mapping[str, str]) -> list[str]:
     """List in what an origin differs from a study, of all that decides a comparison.
 
-    `inputs` are those of the study; what the origin has measured beyond them is no difference.
+    `inputs` are those of the study. Benchmarks that the origin alone has asked are no difference.
     """
     found = []
     for what, here in inputs.items():
         value = origin.inputs.get(what)
-        if value is None:
+        if value is None and what in WHERE_SET:
+            found.append(f"{what} is {here} here and not set there")
+        elif value is None:
             found.append(f"{what} was not measured there")
         elif value != here and "." in what:  # a key of the study file
             found.append(f"{what} is {here} here and {value} there")
         elif value != here:
             found.append(f"{what} is another one")
+    only_there = [what for what in WHERE_SET if what in origin.inputs and what not in inputs]
+    found += [f"{what} is not set here and {origin.inputs[what]} there" for what in only_there]
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
+from dreamer_study.pipeline.storage.files import from_home
 
 StudyLike = Study | str | Path | Mapping[str, Any]
 
@@ -33,7 +34,7 @@ def load(
         return load_study(study, root=root, mirror=mirror)
     changes: dict[str, Any] = {}
     if root is not None:
-        changes["root"] = Path(root).expanduser()
+        changes["root"] = from_home(Path(root))
     if mirror is not None:
-        changes["data"] = study.data.model_copy(update={"mirror": Path(mirror).expanduser()})
+        changes["data"] = study.data.model_copy(update={"mirror": from_home(Path(mirror))})
     return study.model_copy(update=changes) if changes else study

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dreamer_study.flows.plan.elsewhere import Origin
+from dreamer_study.flows.plan.elsewhere import ELSEWHERE, Origin
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.model.evaluation.job import INTROSPECTION
 from dreamer_study.pipeline.storage.digests import canonical
@@ -127,8 +127,10 @@ def _models(plan: Plan, origin: Origin, connection: duckdb.DuckDBPyConnection) -
 
 def _with_remark(config: str, remark: str) -> str:
     values = json.loads(config)
-    remarks = [text for text in (values.get("remarks"), remark) if text]
-    return canonical({**values, "remarks": "; ".join(remarks)})
+    earlier = (values.get("remarks") or "").split("; ")
+    # a variant that comes from elsewhere for the second time has the remark already
+    own = [text for text in earlier if text and not text.startswith(ELSEWHERE)]
+    return canonical({**values, "remarks": "; ".join([*own, remark])})
 
 
 def _origins(plan: Plan, origin: Origin, runs: pa.Table) -> pa.Table:
@@ -136,7 +138,7 @@ def _origins(plan: Plan, origin: Origin, runs: pa.Table) -> pa.Table:
     row = {
         "study_id": plan.study.study_id,
         "variant": origin.variant,
-        "origin": origin.study_id,
+        "origin": origin.trained_by,
         "code_version": origin.code_version,
         "created_at": origin.created_at,
         "seeds": len(set(runs["seed"].to_pylist())),

@@ -236,18 +236,17 @@ def enter_runs(plan: Plan) -> None:
     claims = pd.DataFrame(claimed, columns=["study_id", "run_id", "tokens", "task"])
     with closing(connect(_database(plan), wait=PATIENCE)) as connection:
         replace_computed(connection, "claims", study_id, claims)
-        if plan.study.training.tune:
-            rows = plan.search or plan.searched(plan.tuning_runs)
-            of_rates = [
-                row for row in rows if "learning_rate" in plan.study.searched(row["variant"])
+        is_searched = plan.study.training.tune is not None
+        rows = (plan.search or plan.searched(plan.tuning_runs)) if is_searched else []
+        of_rates = [row for row in rows if "learning_rate" in plan.study.searched(row["variant"])]
+        for table, own in (("tuning", by_rate(of_rates)), ("tuning_settings", rows)):
+            elsewhere = [
+                row
+                for origin in plan.origins.values()
+                for row in searched_elsewhere(plan, origin, table)
             ]
-            for table, kept in (("tuning", by_rate(of_rates)), ("tuning_settings", rows)):
-                elsewhere = [
-                    row
-                    for origin in plan.origins.values()
-                    for row in searched_elsewhere(plan, origin, table)
-                ]
-                named = pd.DataFrame([*kept, *elsewhere]).assign(study_id=study_id)
+            named = pd.DataFrame([*own, *elsewhere]).assign(study_id=study_id)
+            if is_searched or len(named):
                 replace_computed(connection, table, study_id, named)
 
 
@@ -308,15 +307,8 @@ def compute_intervals(plan: Plan, *, most_replicates: int | None = None) -> None
     replicates = plan.study.evaluation.bootstrap_replicates
     if most_replicates is not None:
         replicates = min(replicates, most_replicates)
-    baselines = None  # every pair
-    if plan.origins:
-        # two variants that were both measured elsewhere are not compared here
-        own = [model.variant for model in plan.models]
-        baselines = {plan.study.models.compared_with, *own}
     with closing(connect(_database(plan), wait=PATIENCE)) as connection:
-        compute_statistics(
-            connection, plan.study.study_id, replicates=replicates, baselines=baselines
-        )
+        compute_statistics(connection, plan.study.study_id, replicates=replicates)
 
 
 def status_of(plan: Plan, run: Run) -> str:

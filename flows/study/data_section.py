@@ -14,6 +14,7 @@ from dreamer_study.pipeline.dedup.settings import DedupSettings
 from dreamer_study.pipeline.settings import Section
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.sources.table import SOURCES, resolve_source
+from dreamer_study.pipeline.storage.files import from_home
 from dreamer_study.pipeline.storage.parallel import memory_bytes
 from dreamer_study.pipeline.worlds.settings import WorldSettings
 from dreamer_study.pipeline.worlds.world import WORLD_SOURCES, world_sources
@@ -23,18 +24,7 @@ PAPER = "paper"  # names the paper's fifteen sources in a study file
 BUILTIN = "builtin"  # names the built-in world in a study file, as a source and as benchmarks
 
 
-def _from_home(path: Path) -> Path:
-    """Replace ~ at the start of a path by the user's home.
-
-    Raises ValueError for a user that does not exist.
-    """
-    try:
-        return path.expanduser()
-    except RuntimeError as error:
-        raise ValueError(f"{path}: there is no such user; write the whole path") from error
-
-
-HomePath = Annotated[Path, AfterValidator(_from_home)]
+HomePath = Annotated[Path, AfterValidator(from_home)]
 
 
 class Tokenizer(Section):

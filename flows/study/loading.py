@@ -15,7 +15,7 @@ from dreamer_study.flows.study.configuration import PRESETS, Study
 from dreamer_study.pipeline.errors import InputError, nearest
 from dreamer_study.pipeline.plain_yaml import PlainLoader
 from dreamer_study.pipeline.settings import one_line
-from dreamer_study.pipeline.storage.files import write_text_atomically
+from dreamer_study.pipeline.storage.files import from_home, write_text_atomically
 from dreamer_study.pipeline.storage.links import refuse_links
 
 # files in the study's folder: the mirror of its last run, and the STUDY argument of that run
@@ -42,7 +42,7 @@ def presets() -> list[str]:
 
 def study_named_by(study: Study, name: str) -> str | Path:
     """Return what a study's `data.like` names: a preset, or a file or folder beside its file."""
-    return name if name in presets() else study.place / Path(name).expanduser()
+    return name if name in presets() else study.place / from_home(Path(name))
 
 
 def lasting_name(study: Study) -> str:
@@ -81,7 +81,7 @@ def find_study(name: str, root: Path | str | None = None) -> tuple[str, Path | s
 
 def refuse_other_root(folder: Path, root: Path | str | None) -> None:
     """Raise InputError if a study is named by its folder and `root` is another folder."""
-    if root is not None and Path(root).expanduser().resolve() != folder.resolve():
+    if root is not None and from_home(Path(root)).resolve() != folder.resolve():
         raise InputError(
             f"{folder} is a study's folder, but --root names {root}; give one of the two"
         )
@@ -118,7 +118,7 @@ def as_file(study: str | Study, *, root: Path | str | None = None) -> str:
     if not isinstance(study, Study):
         return study
     if root is not None:
-        study = study.model_copy(update={"root": Path(root).expanduser()})
+        study = study.model_copy(update={"root": from_home(Path(root))})
     return str(_write(study))
 
 

@@ -65,6 +65,7 @@ _Elsewhere: Any = create_model(
             str | None,
             Field(
                 None,
+                min_length=1,
                 description=(
                     "a finished study that has trained this variant: its folder, published folder"
                     " or results file, or a world of the atlas, such as atlas/mixture; its rows are"

@@ -1,7 +1,7 @@
 """Atomic writes: a file or folder under its final name is complete.
 
 That holds after a crash or a loss of power too. Data are written under a partial name beside the
-final place, synced and renamed. The standard library is enough.
+final place, synced and renamed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dreamer_study.pipeline.errors import InputError
+
 PARTIAL = ".partial"
+
+
+def from_home(path: Path) -> Path:
+    """Replace ~ at the start of a path by the user's home.
+
+    Raises InputError for a user that does not exist.
+    """
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{path}: there is no such user; write the whole path") from error
 
 
 @contextmanager

@@ -108,8 +108,10 @@ def ability_map(rows: pd.DataFrame, marked: Collection[str] = ()) -> Figure | No
     if len(tasks) != ABILITIES or with_bounds(rows)["variant"].nunique() < FEWEST:
         return None
     panels = []
+    all_points = []
     for depth, part in rows.groupby("depth"):
-        points = _points(with_bounds(part), tasks)
+        points = _points(with_bounds(_known(part)), tasks)
+        all_points.append(points)
         drawn = _chart(points, tasks, baseline_of(rows), marked)
         description = "; ".join(
             f"{row.variant}: {row.label_x} on {ability_name(tasks[0])}, {row.label_y} on"
@@ -123,11 +125,17 @@ def ability_map(rows: pd.DataFrame, marked: Collection[str] = ()) -> Figure | No
         f"{ability_name(tasks[1])} against {ability_name(tasks[0])}",
         f"Training tokens divided by those of {baseline_of(rows)}, to equal accuracy on each task;"
         " logarithmic axes. Left and down is better. Crosses: 95 % confidence intervals over seeds"
-        f" and items, cut at the edges.{_of_marks(points)}",
+        f" and items, cut at the edges.{_of_marks(pd.concat(all_points))}",
         panels,
         wide=True,
-        finding=_finding(points, tasks, baseline_of(rows)),
+        finding=_findings(all_points, rows, tasks),
     )
+
+
+def _known(rows: pd.DataFrame) -> pd.DataFrame:
+    """Leave out variants with a task of which nothing is known yet: no ratio, bound or chance."""
+    nothing = rows[["ratio", "low", "high"]].isna().all(axis=1) & ~rows["near_chance"].eq(True)
+    return rows[~rows["variant"].isin(rows.loc[nothing, "variant"])]
 
 
 def _points(rows: pd.DataFrame, tasks: Sequence[str]) -> pd.DataFrame:
@@ -174,6 +182,16 @@ def _lacks_interval(points: pd.DataFrame) -> pd.Series:
         for side in ("x", "y")
     ]
     return lacks[0] | lacks[1]
+
+
+def _findings(all_points: Sequence[pd.DataFrame], rows: pd.DataFrame, tasks: Sequence[str]) -> str:
+    """Say the finding of each depth, which is named where there are several."""
+    baseline = baseline_of(rows)
+    told = [_finding(points, tasks, baseline) for points in all_points]
+    if len(told) == 1:
+        return told[0]
+    depths = sorted(rows["depth"].unique())
+    return " ".join(f"Depth {depth}: {text}" for depth, text in zip(depths, told, strict=True))
 
 
 def _finding(points: pd.DataFrame, tasks: Sequence[str], baseline: str) -> str:

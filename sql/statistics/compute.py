@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 
+from dreamer_study.sql.definitions import FOLDER
 from dreamer_study.sql.ingest import replace_computed
 from dreamer_study.sql.names import AVERAGE
 from dreamer_study.sql.statistics.bootstrap import read_points, replicate_values
@@ -16,6 +17,8 @@ from dreamer_study.sql.statistics.curves import seed_curves
 from dreamer_study.sql.statistics.errors import SIGNIFICANCE
 from dreamer_study.sql.statistics.pairs import comparison_rows
 from dreamer_study.sql.statistics.sequential import NOMINAL
+
+ASKED_BASELINES = (FOLDER / "queries" / "asked_baselines.sql").read_text()
 
 
 def compute_statistics(
@@ -28,13 +31,17 @@ def compute_statistics(
 ) -> pd.DataFrame:
     """Compute the token ratio of every two variants of a depth, on every task and metric.
 
-    With `baselines`, only pairs with one of these baselines are computed. Returns the rows. A
+    With `baselines`, only pairs with one of these baselines are computed; without, a study that has
+    variants from elsewhere computes no pair of two of those. Returns the rows. A
     writing connection also stores them, in place of the study's earlier rows. The same `seed` gives
     the same result, and a task's result does not depend on other tasks. With `replicates` 0, and if
     a model lacks scores of items at a checkpoint, the error of the items is unknown (null), and the
     interval covers seeds only. If a study adds seeds until its intervals are narrow, the intervals
     of all looks together keep their level (sql/statistics/sequential.py).
     """
+    if baselines is None:
+        rows_of_baselines = connection.execute(ASKED_BASELINES, {"study": study_id}).fetchall()
+        baselines = [variant for (variant,) in rows_of_baselines] or None
     significance = NOMINAL if adds_seeds(connection, study_id) else SIGNIFICANCE
     measured = connection.execute(
         "select metric, depth, variant, task, digest, noise_floor from measured_curves"

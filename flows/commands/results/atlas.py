@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from dreamer_study.flows.atlas.bundled import worlds
+from dreamer_study.flows.atlas.bundled import PREFIX, worlds
 from dreamer_study.flows.atlas.table import AT_LEAST, Ability, Atlas, read_atlas, table, with_study
 from dreamer_study.flows.commands.tables import console, print_csv, print_table
 from dreamer_study.pipeline.errors import InputError
@@ -30,7 +30,7 @@ MATCHED = 0.02  # of the baseline's FLOPs
 
 def atlas(options: argparse.Namespace) -> None:
     """Print the table of a world, and write its map to a file where that is asked for."""
-    shown = read_atlas(options.world or _first_world())
+    shown = read_atlas((options.world or _first_world()).removeprefix(PREFIX))
     if options.study:
         shown = _with_study(shown, options)
     if options.plot:  # before the reader of what is printed may leave
@@ -84,6 +84,8 @@ def draw(shown: Atlas, file: Path) -> None:
         raise InputError(
             f"the world {shown.world} has no map: a map needs two abilities and four architectures"
         )
+    if not file.parent.is_dir():
+        raise InputError(f"{file}: there is no folder {file.parent}")
     with naming(file):
         save(drawn, file)
 
@@ -100,8 +102,13 @@ def _cells(shown: Atlas, row: Mapping[str, Any]) -> dict[str, object]:
         **ratios,
         **bests,
         "parameters": row["parameters"],
-        "learning rate": f"{row['learning_rate']:g}",
+        "learning rate": _rate(row["learning_rate"]),
     }
+
+
+def _rate(rate: float | None) -> str:
+    """Format a learning rate, or that none is chosen yet."""
+    return NOTHING if rate is None or pd.isna(rate) else f"{rate:g}"
 
 
 def ratio_cell(ability: Ability, row: Mapping[str, Any]) -> str:
@@ -149,6 +156,8 @@ def _remarks(shown: Atlas, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     if shown.own:
         lines.append(f"{OWN}: trained by your study.")
+    if shown.unfinished:
+        lines.append(f"Your study is not complete: {shown.unfinished}. Its row will change.")
     at_edge = architectures[~architectures["rate_inside"].astype(bool)]
     if len(at_edge):
         names = ", ".join(at_edge["variant"])

@@ -14,9 +14,9 @@ from dreamer_study.pipeline.errors import InputError, nearest
 # arguments that every study gives; a variant's `config` gives others
 GIVEN = ("vocabulary_size", "sequence_length")
 # names of a size that may be anything, so that it can be searched for equal FLOPs
-WIDTHS = "forward|intermediate"
+WIDTHS = "forward|intermediate|d_ff|ffn|mlp|n_inner"
 # sizes that are guessed, by words in a name: the first that is found
-HIDDEN = "size|width|dim|hidden"
+HIDDEN = "d_model|n_embd|hidden|width|embed|dim|^(?!.*kernel).*size"
 SIZES = {WIDTHS: 192, "head": 4, "layer|depth": 4, HIDDEN: 96, "": 4}
 
 
@@ -65,7 +65,8 @@ def variants_of(
             variants.append(variant)
     if not variants:
         raise InputError(
-            f"{module}: no class takes {' and '.join(GIVEN)} (docs/own-architecture.md)"
+            f"{module}: no class has an `__init__` that takes {' and '.join(GIVEN)} by name"
+            " (docs/own-architecture.md)"
         )
     return variants
 
@@ -79,10 +80,13 @@ def _sizes_asked_for(kind: ast.ClassDef) -> list[str] | None:
         if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
             arguments = statement.args
             names = [argument.arg for argument in arguments.args]
-            if not {*GIVEN} <= {*names}:
+            by_name_alone = [argument.arg for argument in arguments.kwonlyargs]
+            if not {*GIVEN} <= {*names, *by_name_alone}:
                 return None
             # without `self`, and without those that have a default
             needed = names[1 : len(names) - len(arguments.defaults)]
+            defaults = zip(by_name_alone, arguments.kw_defaults, strict=True)
+            needed += [name for name, default in defaults if default is None]
             return [name for name in needed if name not in GIVEN]
     return None
 

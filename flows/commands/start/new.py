@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from dreamer_study.flows.commands.start.guess_variants import HIDDEN, WIDTHS, va
 from dreamer_study.flows.commands.tables import console
 from dreamer_study.flows.study.configuration import PRESETS
 from dreamer_study.flows.study.loading import load_study
+from dreamer_study.flows.study.models_section import VARIANTS
 from dreamer_study.flows.study.schema import study_schema
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import write_text_atomically
@@ -66,7 +67,7 @@ OF_ATLAS = ("data", "training", "evaluation")  # sections that a world's studies
 STUDY_OF_ATLAS = """\
 # yaml-language-server: $schema={schema}
 # Where {own} stands among the architectures of the atlas's world {world}: the same data, recipe and
-# search of the learning rate, and equal FLOPs. Only {own} is trained.
+# search of the learning rate{equal}. Only {own} is trained.
 name: {name}
 {data}
 {models}
@@ -103,7 +104,7 @@ def new(options: argparse.Namespace) -> None:
             )
         _copy_preset(options.preset, path)
         return
-    if options.atlas:
+    if options.atlas is not None:
         _place_in_atlas(options, path)
         return
     sources: list[dict[str, Any]] = []
@@ -115,6 +116,7 @@ def new(options: argparse.Namespace) -> None:
             sources.append(source)
             tokens_held += tokens
     own_variants = variants_of(options.module, folder) if options.module else []
+    _rename(own_variants, VARIANTS)
 
     has_text = any("text" in source for source in sources)
     content = STUDY.format(
@@ -122,14 +124,30 @@ def new(options: argparse.Namespace) -> None:
         name=name_of(path.stem),
         sources=_lines(sources or ["builtin"]),
         documents=1000 if sources else 20_000,
-        variants=_lines(["LA", "DR", "DR+DA", *own_variants]),
+        variants=_lines([*VARIANTS, *own_variants]),
         tokens=f"{_suggested_tokens(tokens_held):_}",
         held=f"; the data hold about {tokens_held:,.0f}" if tokens_held else "",
         loss_on="all" if has_text else "responses",
     )
     _write_study(path, content)
     sys.stdout.write(looks.get())
+    _say_guessed(own_variants)
     _say_written(path, runs_code=bool(own_variants))
+
+
+def _rename(own_variants: Sequence[dict[str, Any]], taken: Collection[str]) -> None:
+    """Give own variants other names where the study has variants of these names."""
+    for variant in own_variants:
+        if variant["name"] in taken:
+            variant["name"] += "-mine"
+
+
+def _say_guessed(own_variants: Sequence[Mapping[str, Any]]) -> None:
+    """Print the sizes that were guessed from the names of a class's arguments."""
+    for variant in own_variants:
+        sizes = ", ".join(f"{name} {value}" for name, value in variant["config"].items())
+        if sizes:
+            console.print(f"{variant['name']}: guessed {sizes}; change them in the study file")
 
 
 def _say_written(path: Path, *, runs_code: bool) -> None:
@@ -170,7 +188,7 @@ def _place_in_atlas(options: argparse.Namespace, path: Path) -> None:
         raise InputError(
             "--atlas compares a model on the atlas's own data; give --module, and leave out --data"
         )
-    world = options.atlas
+    world = options.atlas.removeprefix(PREFIX)
     recipe = read_recipe(world)
     shared = recipe["models"]
     (depth, *_) = shared["depths"]
@@ -185,14 +203,14 @@ def _place_in_atlas(options: argparse.Namespace, path: Path) -> None:
     own_variants = variants_of(options.module, path.parent, sizes, also_hidden=True)
     measured = list(read_atlas(world).architectures["variant"])
     baseline_first = sorted(measured, key=lambda name: name != shared["baseline"])
-    for variant in own_variants:
-        if variant["name"] in measured:
-            variant["name"] += "-mine"
+    _rename(own_variants, measured)
+    is_matched = all("match" in variant for variant in own_variants)
     names = listed([variant["name"] for variant in own_variants])
     content = STUDY_OF_ATLAS.format(
         schema=SCHEMA,
         world=world,
         own=names,
+        equal=", and equal FLOPs" if is_matched else "; FLOPs are not matched",
         name=name_of(path.stem),
         models=_section({"models": shared}),
         variants=_lines(
@@ -201,6 +219,7 @@ def _place_in_atlas(options: argparse.Namespace, path: Path) -> None:
         **{section: _section({section: recipe[section]}) for section in OF_ATLAS},
     )
     _write_study(path, content)
+    _say_guessed(own_variants)
     _say_written(path, runs_code=True)
 
 
@@ -217,7 +236,11 @@ def _write_study(path: Path, content: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text_atomically(path.parent / SCHEMA, json.dumps(study_schema(), indent=1))
     write_text_atomically(path, content)
-    load_study(path)  # which refuses what we should not have written
+    try:
+        load_study(path)  # which refuses what we should not have written
+    except InputError:
+        path.unlink()
+        raise
 
 
 def _suggested_tokens(tokens_held: float) -> int:

@@ -59,6 +59,16 @@ def test_a_cache_that_was_cleaned_is_filled_again() -> None:
     assert kept.exists()
 
 
+@pytest.mark.parametrize("bytes_left", [0, 10_000])
+def test_a_damaged_cache_is_filled_again(bytes_left: int) -> None:
+    kept = bundled.results_file("tiny")
+    whole = kept.stat().st_size
+    with kept.open("r+b") as file:
+        file.truncate(bytes_left)
+    assert read_origins(load_study(joined()))["LA"].run_ids
+    assert kept.stat().st_size == pytest.approx(whole, rel=0.2)
+
+
 def test_a_name_that_the_atlas_does_not_have_is_one_line() -> None:
     def error(**given: str) -> str:
         with pytest.raises(InputError) as caught:

@@ -7,15 +7,19 @@ import io
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import dreamer_study
 from dreamer_study.flows.atlas import bundled
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.study.loading import load_study
+from dreamer_study.sql.results import connect
 from tests.docs.test_own_architecture import write
+from tests.flows.atlas.made_up import family
 
 pytestmark = pytest.mark.slow
 
@@ -106,7 +110,7 @@ def test_the_map_is_written(ending: str) -> None:
     [
         (["tinny"], "no world 'tinny'; did you mean 'tiny'"),
         (["tiny", "--plot", "map.gif"], "a map ends in .svg, .pdf or .png"),
-        (["tiny", "--plot", "nowhere/map.svg"], "nowhere"),
+        (["tiny", "--plot", "nowhere/map.svg"], "there is no folder nowhere"),
         (["tiny", "--with", "demo", "--root", "nothing"], "no results yet"),
     ],
 )
@@ -115,6 +119,56 @@ def test_bad_input_is_one_line(
 ) -> None:
     assert main(["atlas", *arguments]) == 2
     assert words in " ".join(capsys.readouterr().err.split())
+
+
+def placed(path: Path, world_of_la: str = "dense") -> Path:
+    """Write the results of a study that takes LA from the atlas's study and trains DR."""
+    family(path, ["LA", "DR"])
+    rows = bundled.world_folder("tiny") / bundled.ARCHITECTURES
+    (origin,) = {study for study in pd.read_csv(rows)["study"] if study.startswith(world_of_la)}
+    with closing(connect(path)) as connection:
+        connection.execute(
+            "insert into origins by name select study_id, 'LA' as variant, ? as origin from studies",
+            [origin],
+        )
+    return path
+
+
+def change(path: Path, query: str) -> None:
+    with closing(connect(path)) as connection:
+        connection.execute(query)
+
+
+def test_a_study_stands_beside_the_world_whose_baseline_it_took(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    placed(Path("mine.duckdb"))
+    assert main(["atlas", "atlas/tiny", "--with", "mine.duckdb"]) == 0
+    shown = capsys.readouterr().out
+    assert "DR (yours) *" in shown
+    assert "not complete" not in shown
+    placed(Path("other.duckdb"), world_of_la="recurrent")
+    assert main(["atlas", "tiny", "--with", "other.duckdb"]) == 2
+    assert "is not compared with LA of the atlas's world tiny" in capsys.readouterr().err
+
+
+def test_a_study_that_has_not_ended_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    path = placed(Path("mine.duckdb"))
+    of_dr = "where model_id = 'DR-2'"
+    change(path, f"update runs set status = 'training' {of_dr} and seed = 2")
+    assert main(["atlas", "tiny", "--with", "mine.duckdb"]) == 0
+    assert "not complete: 2 of 3 trainings have ended" in capsys.readouterr().out
+    change(path, f"delete from runs {of_dr}")
+    for arguments in ([], ["--csv"], ["--plot", "map.svg"]):
+        assert main(["atlas", "tiny", "--with", "mine.duckdb", *arguments]) == 0
+    assert "not complete: no training yet" in capsys.readouterr().out
+
+
+def test_a_rate_that_was_not_searched_is_at_no_edge(capsys: pytest.CaptureFixture[str]) -> None:
+    path = placed(Path("mine.duckdb"))
+    change(path, "delete from tuning")
+    assert main(["atlas", "tiny", "--with", "mine.duckdb"]) == 0
+    assert "edge" not in capsys.readouterr().out
 
 
 def test_a_study_beside_the_atlas_trains_your_model_alone(
@@ -148,9 +202,48 @@ def test_a_name_of_the_atlas_is_changed_and_a_class_without_a_width_is_matched(
     assert (own.name, own.match.fields) == ("LSTM-mine", {"flops": "hidden_size"})
 
 
+MODELS = """
+class Mixer:
+    def __init__(self, *, vocabulary_size, sequence_length, d_model, d_ff, kernel_size, scale=1.0):
+        pass
+
+
+class Größe:
+    def __init__(self, vocabulary_size, sequence_length, layers):
+        pass
+
+
+class Child(Mixer):
+    pass
+"""
+
+
+def test_sizes_are_guessed_by_the_usual_names(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("models.py").write_text(MODELS)
+    command = ["new", "mine.yaml", "--atlas", "atlas/tiny", "--module"]
+    assert main([*command, "models.py:Mixer"]) == 0
+    (own,) = [v for v in load_study("mine.yaml").models.variants if not v.origin]
+    assert own.config == {"d_model": 32, "d_ff": 64, "kernel_size": 2}
+    assert own.match.fields == {"flops": "d_ff"}
+    assert "d_model 32, d_ff 64, kernel_size 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("Größe", "letters, digits"), ("Child", "no class has an `__init__`")]
+)
+def test_a_file_that_is_refused_does_not_stay(
+    name: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("models.py").write_text(MODELS)
+    assert main(["new", "mine.yaml", "--module", f"models.py:{name}", "--atlas", "tiny"]) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+    assert not Path("mine.yaml").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["--atlas", "", "--module", "my_models.py:GPT"], "no world ''"),
         (["--atlas", "tiny"], "give --module"),
         (["--module", "my_models.py:GTP", "--atlas", "tiny"], "no class 'GTP'; did you mean 'GPT'"),
         (["--module", "my_models.py", "--atlas", "tny"], "did you mean 'tiny'"),

@@ -21,7 +21,8 @@ NOTHING = dict.fromkeys(("ratio", "low", "high"), np.nan)
 def row(variant: str, task: str, **values: float) -> dict[str, object]:
     names = {"depth": 4, "variant": variant, "baseline": "LA", "task": task, "metric": "accuracy"}
     scores = {"score_high": 0.9, "baseline_best": 0.9}
-    return {**names, "decay_bound": None, **NOTHING, **scores, **values}
+    usual = {"decay_bound": None, "near_chance": "ratio" not in values, **NOTHING, **scores}
+    return {**names, **usual, **values}
 
 
 def measured(variant: str, task: str, ratio: float) -> dict[str, object]:
@@ -152,6 +153,14 @@ def test_other_bounds_are_triangles_in_their_place(values: dict[str, float], mar
     assert "A triangle is a bound" in figure.caption
 
 
+def test_a_variant_whose_second_task_is_not_evaluated_yet_is_not_on_the_map() -> None:
+    missing = [measured("New", TASKS[0], 1.2), row("New", TASKS[1], near_chance=False)]
+    rows = pd.concat([close_together(6), pd.DataFrame(missing)], ignore_index=True)
+    figure = ability_map(rows)
+    assert "New" not in set(names(figure)["variant"])
+    assert figure.finding == "Of 6 architectures beside LA, above chance: 6 on both."
+
+
 def test_fewer_variants_or_another_number_of_tasks_have_no_map() -> None:
     assert ability_map(close_together(3)) is None
     one_task = close_together(6)
@@ -213,6 +222,19 @@ def test_panels_name_their_depth_where_there_are_several() -> None:
     both = ["Depth 4", "Depth 8"]
     assert titles(ability_map(two_depths)) == both
     assert titles(forest(two_depths, TASKS[0], "accuracy")) == both
+
+
+@pytest.mark.slow
+def test_each_depth_has_its_finding() -> None:
+    never = [row("Slow", task) for task in TASKS]
+    shallow = pd.concat([close_together(6), pd.DataFrame(never)], ignore_index=True)
+    deep = close_together(5).assign(depth=8)
+    figure = ability_map(pd.concat([shallow, deep], ignore_index=True))
+    assert figure.finding == (
+        "Depth 4: Of 7 architectures beside LA, above chance: 6 on both, 1 on neither. Depth 8: Of 5"
+        " architectures beside LA, above chance: 5 on both."
+    )
+    assert "grey bands" in figure.caption
 
 
 def titles(figure: Figure) -> list[str]:
