@@ -295,7 +295,9 @@ def _measured(spans: dict[str, Span], names: Iterable[str]) -> dict[str, Span]:
 
 
 def _percent(span: Span) -> str:
-    return f"{100 * span.value:.1f} % ({100 * span.low:.1f} to {100 * span.high:.1f})"
+    """Format an accuracy with its interval, whose ends are cut at 0 and 100 %."""
+    low, high = max(0.0, span.low), min(1.0, span.high)
+    return f"{100 * span.value:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
 
 
 def _times(span: Span) -> str:
