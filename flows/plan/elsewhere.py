@@ -13,7 +13,7 @@ these down in `internal.study_inputs`, such as
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,8 +73,20 @@ class Origin:
 
 
 def read_origins(study: Study) -> dict[str, Origin]:
-    """Read the origins of all variants that other studies have trained, by variant."""
-    return {variant.name: read_origin(study, variant) for variant in study.models.elsewhere}
+    """Read the origins of all variants that other studies have trained, by variant.
+
+    Raises InputError as `read_origin` does. Each results file is opened once.
+    """
+    by_origin: dict[str, list[Variant]] = {}
+    for variant in study.models.elsewhere:
+        by_origin.setdefault(str(variant.origin), []).append(variant)
+    found = {}
+    for variants in by_origin.values():
+        path = _results_file(study, variants[0])
+        with closing(connect(path, read_only=True)) as connection:
+            for variant in variants:
+                found[variant.name] = read_origin(connection, path, study, variant)
+    return {variant.name: found[variant.name] for variant in study.models.elsewhere}
 
 
 def costs_elsewhere(study: Study) -> dict[str, Mapping[int, Resources]]:
@@ -89,27 +101,28 @@ def costs_elsewhere(study: Study) -> dict[str, Mapping[int, Resources]]:
     return {name: origin.costs for name, origin in origins.items()}
 
 
-def read_origin(study: Study, variant: Variant) -> Origin:
-    """Read the origin of a variant of the study.
+def _where(variant: Variant) -> str:
+    """Say where in the study file a variant takes its rows from elsewhere."""
+    return f"models.variants: {variant.name}: from {variant.origin}"
 
-    Of several studies of a results file, the newest one that has the variant counts. Raises
-    InputError where its results file is missing or the study's own, does not hold the variant, was
-    made before inputs were written down, lacks a depth of the study, or where trainings of the
-    variant have not ended.
+
+def _results_file(study: Study, variant: Variant) -> Path:
+    """Find the results file that a variant's `from` names.
+
+    Raises InputError where there is none, and for the study's own file.
     """
-    where = f"models.variants: {variant.name}: from {variant.origin}"
-    path = _results_file(str(variant.origin), study.place, where)
+    where = _where(variant)
+    path = _find_results_file(str(variant.origin), study.place, where)
     if path.resolve() == study.database.resolve():
         raise InputError(
             f"{where}: these are the results of this study itself; leave out `from`, and what is"
             " trained already is used again"
         )
-    with closing(connect(path, read_only=True)) as connection:
-        return _read(connection, path, variant.name, study.models.depths, where)
+    return path
 
 
-def _results_file(origin: str, place: Path, where: str) -> Path:
-    """Find the results file that `from` names: of a folder or a path, or of a world of the atlas.
+def _find_results_file(origin: str, place: Path, where: str) -> Path:
+    """Find the results file of a folder or a path, or of a world of the atlas.
 
     `place` is the folder in which relative paths start.
     """
@@ -139,30 +152,35 @@ def _results_file(origin: str, place: Path, where: str) -> Path:
     return path
 
 
-def _read(
-    connection: duckdb.DuckDBPyConnection,
-    path: Path,
-    variant: str,
-    depths: Sequence[int],
-    where: str,
+def read_origin(
+    connection: duckdb.DuckDBPyConnection, path: Path, study: Study, variant: Variant
 ) -> Origin:
+    """Read the origin of a variant of the study from an open results file, whose path is given.
+
+    Of several studies of a results file, the newest one that has the variant counts. Raises
+    InputError where the file does not hold the variant, was made before inputs were written down,
+    lacks a depth of the study, or where trainings of the variant have not ended.
+    """
+    where = _where(variant)
+    name = variant.name
+    depths = study.models.depths
     models = connection.execute(
         "select study_id, variant, depth, parameters, flops_per_token, memory_bytes from models"
     ).fetchall()
     newest_first = connection.execute(
         "select distinct study_id, created_at from models join studies using (study_id) where"
         " variant = ? order by created_at desc nulls last, study_id",
-        [variant],
+        [name],
     ).fetchall()
     if not newest_first:
-        names = sorted({name for _, name, *_ in models})
-        rest = nearest(variant, names, f"; its variants are {', '.join(names)}")
+        names = sorted({measured for _, measured, *_ in models})
+        rest = nearest(name, names, f"; its variants are {', '.join(names)}")
         raise InputError(f"{where}: {path} has no variant of that name{rest}")
     study_id = newest_first[0][0]
     costs = {
         depth: Resources(parameters, flops, memory)
-        for study, name, depth, parameters, flops, memory in models
-        if (study, name) == (study_id, variant)
+        for its_study, its_variant, depth, parameters, flops, memory in models
+        if (its_study, its_variant) == (study_id, name)
     }
     for depth in depths:
         if depth not in costs:
@@ -178,11 +196,11 @@ def _read(
             f"{where}: {path} does not say on which data the study was made, as files of versions"
             " before this one do not; `dreamer run` of that study again writes that down"
         )
-    trained_by, code_version, created_at = _trained_by(connection, study_id, variant)
+    trained_by, code_version, created_at = _trained_by(connection, study_id, name)
     runs = connection.execute(
         "select run_id, status from runs join models using (study_id, model_id) where study_id = ?"
         " and variant = ? and depth in (select unnest(?)) order by run_id",
-        [study_id, variant, list(depths)],
+        [study_id, name, list(depths)],
     ).fetchall()
     complete = [run_id for run_id, status in runs if status == "complete"]
     under_way = [run_id for run_id, status in runs if status in UNDER_WAY]
@@ -197,7 +215,7 @@ def _read(
         "select output, digest from ingested where study_id = ? order by output", [study_id]
     ).fetchall()
     return Origin(
-        variant=variant,
+        variant=name,
         results=path,
         study_id=study_id,
         trained_by=trained_by,
