@@ -16,11 +16,10 @@ from dreamer_study.flows.atlas.architectures import DESCRIBING, WITH_BESTS, desc
 from dreamer_study.flows.atlas.bundled import ARCHITECTURES, LEFT_OUT, RATIOS, world_folder
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.text.names import ability_name
-from dreamer_study.sql.names import AVERAGE
+from dreamer_study.sql.names import AVERAGE, UNDER_WAY
 
 VALIDATION = "validation"
 AT_LEAST, AT_MOST = "at least", "at most"
-UNDER_WAY = ("waiting", "training", "evaluating", "stopped")  # runs that have not ended
 YOURS = "(yours)"  # behind a name that the atlas has too
 # Columns that each ability has, and the average of the abilities.
 OF_ABILITY = (

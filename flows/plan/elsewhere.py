@@ -28,6 +28,7 @@ from dreamer_study.model.accounting import Resources
 from dreamer_study.pipeline.errors import InputError, nearest, placing
 from dreamer_study.pipeline.storage.digests import digest
 from dreamer_study.pipeline.storage.files import from_home
+from dreamer_study.sql.names import UNDER_WAY
 from dreamer_study.sql.results import connect
 
 RESULTS = "results.duckdb"
@@ -38,7 +39,6 @@ OF_EVERY_TRAINING = ("batch_tokens", "loss_on", "documents")
 OF_EVALUATIONS = ("limit", "max_new_tokens", "weights")
 # Settings that are written down only where a study sets them.
 WHERE_SET = ("training.branches", "models.counted_length")
-UNDER_WAY = ("waiting", "training", "evaluating", "stopped")  # runs of a study that has not ended
 
 
 @dataclass(frozen=True)
