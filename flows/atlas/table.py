@@ -177,11 +177,14 @@ def with_study(atlas: Atlas, database: Path, study_id: str) -> Atlas:
 def _unfinished(frames: Mapping[str, pd.DataFrame], ratios: pd.DataFrame) -> str:
     """Say what the own variants of a study lack: trainings, or ratios of their newest curves."""
     runs = frames["runs"].merge(frames["models"][["model_id"]], on="model_id")
+    if runs.empty:
+        return "no training has begun"
     under_way = runs["status"].isin(UNDER_WAY)
-    if under_way.any() or not len(runs):
-        done = int((~under_way).sum())
-        return f"{done} of {len(runs)} trainings have ended" if len(runs) else "no training yet"
-    return "its ratios are older than its curves" if ratios["outdated"].eq(True).any() else ""
+    if under_way.any():
+        return f"{int((~under_way).sum())} of {len(runs)} trainings have ended"
+    if ratios["outdated"].eq(True).any():
+        return "its ratios are older than its curves (`dreamer intervals` computes them)"
+    return ""
 
 
 def table(atlas: Atlas) -> pd.DataFrame:

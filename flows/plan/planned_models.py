@@ -1,7 +1,8 @@
 """Plan the models of a study: sized by formulas or by decisions, and those trained elsewhere.
 
-The sizes of a model of other code are known only after its code has run, which is a decision: its
-file says what was found. Variants that another study has trained come with what they cost there.
+The sizes of a model outside the bundled family are known only after its code has run. What was
+found is stored in a file, as a decision. Variants that another study has trained have the costs
+that were measured there.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dreamer_study.pipeline.storage.integrity import read_manifest, read_sealed
 
 
 class Unsized(InputError):
-    """The sizes and costs of a model are not known yet: only running its code tells."""
+    """The sizes and costs of a model are not known yet, because the model's code has not run."""
 
     def __init__(self, sizing: Sizing) -> None:
         super().__init__(f"{sizing.name} has not been sized yet; `dreamer run` does")
@@ -62,7 +63,11 @@ class PlannedModels(PlannedEvaluations):
         )
 
     def _answer(self, sizing: Sizing) -> Answer:
-        """Answer a sizing: by formulas, or from its decision where only running a model tells."""
+        """Return the sizes and costs of a model.
+
+        They come from formulas, or from the stored decision where the model's code has to run.
+        Raises Unsized while there is no such decision.
+        """
         if sizing.by_formula:
             return size(sizing)
         path = self.sizing(sizing)
@@ -109,7 +114,7 @@ class PlannedModels(PlannedEvaluations):
             [files[name]["blake2b"] for name in sorted(files) if name.startswith(beginnings)]
         )
 
-    # --- decisions ---
+    # --- where decisions are stored ---
 
     def _decision_on(self, content: Mapping[str, Any], runs: Sequence[Run]) -> Path:
         """Return the file of a decision on some content, from what these runs have found."""

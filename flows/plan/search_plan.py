@@ -248,7 +248,7 @@ class PlannedSearch(PlannedModels):
 
     @property
     def search(self) -> list[dict[str, Any]]:
-        """The rows of the search once settings are chosen; none before."""
+        """One row for each training of the search; an empty list until settings are chosen."""
         if self.study.training.tune and not self._chosen_rates:
             decision = self.rates_decision
             if decision.exists():

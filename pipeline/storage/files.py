@@ -1,4 +1,4 @@
-"""Atomic writes: a file or folder under its final name is complete.
+"""Paths that a person writes, and atomic writes: a file under its final name is complete.
 
 That holds after a crash or a loss of power too. Data are written under a partial name beside the
 final place, synced and renamed.

@@ -103,14 +103,14 @@ def ability_map(rows: pd.DataFrame, marked: Collection[str] = ()) -> Figure | No
     that never rose above chance on a task are in a band at the end of its axis, whether or not a
     bound is known. None unless there are two tasks and some variants.
     """
-    rows = rows[(rows["metric"] == "accuracy") & (rows["task"] != AVERAGE)]
+    rows = _known(rows[(rows["metric"] == "accuracy") & (rows["task"] != AVERAGE)])
     tasks = sorted(set(rows["task"]))
     if len(tasks) != ABILITIES or with_bounds(rows)["variant"].nunique() < FEWEST:
         return None
     panels = []
     all_points = []
     for depth, part in rows.groupby("depth"):
-        points = _points(with_bounds(_known(part)), tasks)
+        points = _points(with_bounds(part), tasks)
         all_points.append(points)
         drawn = _chart(points, tasks, baseline_of(rows), marked)
         description = "; ".join(
@@ -133,9 +133,13 @@ def ability_map(rows: pd.DataFrame, marked: Collection[str] = ()) -> Figure | No
 
 
 def _known(rows: pd.DataFrame) -> pd.DataFrame:
-    """Leave out variants with a task of which nothing is known yet: no ratio, bound or chance."""
+    """Leave out models with a task that has neither ratio nor bound, and is not at chance.
+
+    Such a task is not evaluated yet, or has one seed. The model then has no place on the map.
+    """
     nothing = rows[["ratio", "low", "high"]].isna().all(axis=1) & ~rows["near_chance"].eq(True)
-    return rows[~rows["variant"].isin(rows.loc[nothing, "variant"])]
+    has_nothing = nothing.groupby([rows["depth"], rows["variant"]]).transform("any")
+    return rows[~has_nothing]
 
 
 def _points(rows: pd.DataFrame, tasks: Sequence[str]) -> pd.DataFrame:

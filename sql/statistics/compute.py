@@ -31,13 +31,13 @@ def compute_statistics(
 ) -> pd.DataFrame:
     """Compute the token ratio of every two variants of a depth, on every task and metric.
 
-    With `baselines`, only pairs with one of these baselines are computed; without, a study that has
-    variants from elsewhere computes no pair of two of those. Returns the rows. A
-    writing connection also stores them, in place of the study's earlier rows. The same `seed` gives
-    the same result, and a task's result does not depend on other tasks. With `replicates` 0, and if
-    a model lacks scores of items at a checkpoint, the error of the items is unknown (null), and the
-    interval covers seeds only. If a study adds seeds until its intervals are narrow, the intervals
-    of all looks together keep their level (sql/statistics/sequential.py).
+    With `baselines`, only pairs with one of these baselines are computed. Without `baselines`, all
+    pairs are computed, but for pairs of two variants that were both measured elsewhere. Returns the
+    rows. A writing connection also stores the rows, in place of the study's earlier ones. An equal
+    `seed` gives an equal result, and a task's result does not depend on other tasks. With
+    `replicates` 0, and if a model lacks scores of items at a checkpoint, the error of the items is
+    unknown (null), and the interval covers seeds only. If a study adds seeds until its intervals
+    are narrow, the intervals of all looks together keep their level (sql/statistics/sequential.py).
     """
     if baselines is None:
         rows_of_baselines = connection.execute(ASKED_BASELINES, {"study": study_id}).fetchall()

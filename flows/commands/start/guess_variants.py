@@ -14,7 +14,7 @@ from dreamer_study.pipeline.errors import InputError, nearest
 # arguments that every study gives; a variant's `config` gives others
 GIVEN = ("vocabulary_size", "sequence_length")
 # names of a size that may be anything, so that it can be searched for equal FLOPs
-WIDTHS = "forward|intermediate|d_ff|ffn|mlp|n_inner"
+WIDTHS = "^(?!.*(ratio|mult|factor|layer)).*(forward|intermediate|d_ff|ffn|mlp|n_inner)"
 # sizes that are guessed, by words in a name: the first that is found
 HIDDEN = "d_model|n_embd|hidden|width|embed|dim|^(?!.*kernel).*size"
 SIZES = {WIDTHS: 192, "head": 4, "layer|depth": 4, HIDDEN: 96, "": 4}

@@ -143,7 +143,7 @@ def _rename(own_variants: Sequence[dict[str, Any]], taken: Collection[str]) -> N
 
 
 def _say_guessed(own_variants: Sequence[Mapping[str, Any]]) -> None:
-    """Print the sizes that were guessed from the names of a class's arguments."""
+    """Print the sizes that `dreamer new` has guessed from the argument names of each class."""
     for variant in own_variants:
         sizes = ", ".join(f"{name} {value}" for name, value in variant["config"].items())
         if sizes:

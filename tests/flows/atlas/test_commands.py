@@ -122,7 +122,7 @@ def test_bad_input_is_one_line(
 
 
 def placed(path: Path, world_of_la: str = "dense") -> Path:
-    """Write the results of a study that takes LA from the atlas's study and trains DR."""
+    """Write a results file whose study took LA's rows from a study of the atlas, and trained DR."""
     family(path, ["LA", "DR"])
     rows = bundled.world_folder("tiny") / bundled.ARCHITECTURES
     (origin,) = {study for study in pd.read_csv(rows)["study"] if study.startswith(world_of_la)}
@@ -161,7 +161,7 @@ def test_a_study_that_has_not_ended_says_so(capsys: pytest.CaptureFixture[str]) 
     change(path, f"delete from runs {of_dr}")
     for arguments in ([], ["--csv"], ["--plot", "map.svg"]):
         assert main(["atlas", "tiny", "--with", "mine.duckdb", *arguments]) == 0
-    assert "not complete: no training yet" in capsys.readouterr().out
+    assert "not complete: no training has begun" in capsys.readouterr().out
 
 
 def test_a_rate_that_was_not_searched_is_at_no_edge(capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,7 +204,9 @@ def test_a_name_of_the_atlas_is_changed_and_a_class_without_a_width_is_matched(
 
 MODELS = """
 class Mixer:
-    def __init__(self, *, vocabulary_size, sequence_length, d_model, d_ff, kernel_size, scale=1.0):
+    def __init__(
+        self, *, vocabulary_size, sequence_length, mlp_ratio, d_model, d_ff, kernel_size, scale=1.0
+    ):
         pass
 
 
@@ -223,7 +225,7 @@ def test_sizes_are_guessed_by_the_usual_names(capsys: pytest.CaptureFixture[str]
     command = ["new", "mine.yaml", "--atlas", "atlas/tiny", "--module"]
     assert main([*command, "models.py:Mixer"]) == 0
     (own,) = [v for v in load_study("mine.yaml").models.variants if not v.origin]
-    assert own.config == {"d_model": 32, "d_ff": 64, "kernel_size": 2}
+    assert own.config == {"mlp_ratio": 2, "d_model": 32, "d_ff": 64, "kernel_size": 2}
     assert own.match.fields == {"flops": "d_ff"}
     assert "d_model 32, d_ff 64, kernel_size 2" in capsys.readouterr().out
 

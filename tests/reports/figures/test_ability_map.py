@@ -161,6 +161,15 @@ def test_a_variant_whose_second_task_is_not_evaluated_yet_is_not_on_the_map() ->
     assert figure.finding == "Of 6 architectures beside LA, above chance: 6 on both."
 
 
+def test_a_depth_whose_second_task_is_not_evaluated_yet_has_no_panel() -> None:
+    begun = close_together(6).assign(depth=8)
+    begun.loc[begun["task"] == TASKS[1], ["ratio", "low", "high"]] = np.nan
+    assert ability_map(begun) is None
+    figure = ability_map(pd.concat([close_together(6), begun], ignore_index=True))
+    assert len(figure.panels) == 1
+    assert figure.finding.startswith("Of 6 architectures")
+
+
 def test_fewer_variants_or_another_number_of_tasks_have_no_map() -> None:
     assert ability_map(close_together(3)) is None
     one_task = close_together(6)
