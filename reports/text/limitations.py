@@ -17,6 +17,7 @@ def limitations(data: StudyData) -> list[str]:
     """Return one text for each limitation that applies, the weightiest first."""
     return [
         *rate_doubts(data),
+        *undecided_rates(data),
         *setting_doubts(data),
         *_intervals(data),
         *_checkpoints(data),
@@ -63,6 +64,30 @@ def rate_doubts(data: StudyData) -> list[str]:
     return [
         "Learning rates were chosen at the edge of those tried, so that better ones may lie"
         f" beyond: {some(models)}."
+    ]
+
+
+def undecided_rates(data: StudyData) -> list[str]:
+    """Return a text on models whose search for a learning rate decided little.
+
+    At such a model the mean losses of all rates lie closer together than the losses of two seeds at
+    one rate, so that other seeds may well have chosen another rate.
+    """
+    models = ["depth", "variant"]
+    losses = data.tuning.dropna(subset="loss").groupby([*models, "learning_rate"])["loss"]
+    of_rates = losses.agg(["mean", "min", "max"])
+    means = of_rates["mean"].groupby(models)
+    between_rates = means.max() - means.min()
+    between_seeds = (of_rates["max"] - of_rates["min"]).groupby(models).max()
+    is_undecided = (means.size() > 1) & (between_rates < between_seeds)
+    rows = is_undecided[is_undecided].index.to_frame(index=False).to_dict("records")
+    if not rows:
+        return []
+    several_depths = data.tuning["depth"].nunique() > 1
+    names = [model_name(row, several_depths) for row in rows]
+    return [
+        "Other seeds may have chosen another learning rate, as the losses of two seeds at one rate"
+        f" differ by more than the mean losses of all rates: {some(names)}."
     ]
 
 

@@ -12,6 +12,7 @@ from dreamer_study.reports.text.limitations import (
     data_doubts,
     rate_doubts,
     setting_doubts,
+    undecided_rates,
 )
 
 
@@ -76,6 +77,28 @@ def test_a_learning_rate_at_the_edge_of_those_tried_is_a_doubt() -> None:
     assert doubts(LA=2e-3) == []
     (text,) = doubts(LA=2e-3, DR=4e-3, SSM=1e-3)
     assert text.endswith("may lie beyond: DR (0.004) and SSM (0.001).")
+
+
+def test_a_search_whose_rates_differ_by_less_than_seeds_is_a_doubt() -> None:
+    def doubts(**losses: list[tuple[float, ...]]) -> list[str]:
+        """Search with a loss for each seed at each rate."""
+        rows = [
+            {"depth": 4, "variant": name, "learning_rate": rate, "seed": seed, "loss": loss}
+            for name, of_rates in losses.items()
+            for rate, of_seeds in enumerate(of_rates)
+            for seed, loss in enumerate(of_seeds)
+        ]
+        return undecided_rates(StudyData({}, {"tuning": pd.DataFrame(rows)}))
+
+    failed = float("nan")
+    assert doubts(LA=[(2.0, 2.1), (1.0, 1.1), (1.5, 1.6)]) == []
+    assert doubts(LA=[(2.0,), (1.0,)]) == []  # one seed says nothing of seeds
+    assert doubts(LA=[(2.0, 2.5)]) == []  # nor one rate of rates
+    assert doubts(LA=[(2.0, 2.5), (failed, failed)]) == []
+    (text,) = doubts(
+        LA=[(2.0, 2.1), (1.0, 1.1)], LSTM=[(2.33, 2.34), (2.32, 2.35), (2.33, failed)]
+    )
+    assert text.endswith("all rates: LSTM.")
 
 
 def test_a_run_that_another_computer_has_continued_is_named() -> None:
