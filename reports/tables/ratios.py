@@ -65,14 +65,13 @@ def ratios(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table
         ]
         body.append(((row["metric"], row["task"]), cells))
     baseline = baseline_of(rows)
-    compared = rows["comparisons"].max()
-    correction = f" for {compared:.0f} comparisons" if compared > 1 else ""
     start = _start(rows, depth, "Training")
     caption = [f"{start} tokens over those of {baseline} to equal scores; below 1 is better."]
     if rows["significant"].notna().any():
         untested = "; single tasks are not tested" if rows["significant"].isna().any() else ""
         caption.append(
-            f"Bold: significant, with p corrected{correction} by Holm’s method{untested}."
+            f"Bold: significant, with p corrected{_number_of_tests(rows)} by Holm’s"
+            f" method{untested}."
         )
     caption.append(
         f"Up to {owner(baseline)}’s best: the same mean over the upper fifth of {owner(baseline)}’s"
@@ -268,6 +267,17 @@ def single_tasks(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) ->
         [left("For equal"), *(variant_head(variant, styles) for variant in variants)],
         body,
     )
+
+
+def _number_of_tests(rows: pd.DataFrame) -> str:
+    """Say for how many comparisons p-values are corrected: ` for 9 comparisons`.
+
+    There are two numbers where models that were measured elsewhere are corrected apart.
+    """
+    numbers = [f"{number:.0f}" for number in sorted(rows["comparisons"].dropna().unique())]
+    if len(numbers) > 1:
+        return f" for {' or '.join(numbers)} comparisons (models measured elsewhere apart)"
+    return "" if numbers in ([], ["1"]) else f" for {numbers[0]} comparisons"
 
 
 def _single_cell(row: Row | None) -> Cell:

@@ -26,13 +26,18 @@ pairs as (
         computed.* exclude (study_id, depth, variant, baseline, task, metric, seeds),
         -- The main rows of a study, whose p-values are corrected together by Holm's method.
         own.task in ('average', 'validation')
-            or not bool_or(own.task in ('average', 'validation')) over (partition by own.study_id) as headline
+            or not bool_or(own.task in ('average', 'validation')) over (partition by own.study_id) as headline,
+        -- Comparisons of two models that were measured elsewhere are corrected apart from the study's own.
+        origins.variant is not null and baseline_origins.variant is not null as known_before
     from curves as own
     join internal.variants using (study_id, variant)
     join curves as baseline
         on baseline.study_id = own.study_id
         and (baseline.depth, baseline.task, baseline.metric) is not distinct from (own.depth, own.task, own.metric)
         and baseline.variant = coalesce(baseline_variant, variants.baseline)
+    left join origins on (origins.study_id, origins.variant) = (own.study_id, own.variant)
+    left join origins as baseline_origins
+        on (baseline_origins.study_id, baseline_origins.variant) = (own.study_id, baseline.variant)
     left join internal.targets as targets
         on (targets.study_id, targets.task, targets.metric) = (own.study_id, own.task, own.metric)
     left join internal.computed_ratios as computed
@@ -47,18 +52,17 @@ ranked as (
     select
         *,
         headline and p is not null as tested,
-        count(*) over (partition by study_id, headline and p is not null) as comparisons,
-        row_number() over (
-            partition by study_id, headline and p is not null order by p, depth, variant, task, metric
-        ) as rank
+        count(*) over family as comparisons,
+        row_number() over (family order by p, depth, variant, task, metric) as rank
     from pairs
+    window family as (partition by study_id, known_before, headline and p is not null)
 ),
 
 corrected as (
     select
         *,
         case when tested then
-            least(1, max(p * (comparisons + 1 - rank)) over (partition by study_id, tested order by rank))
+            least(1, max(p * (comparisons + 1 - rank)) over (partition by study_id, known_before, tested order by rank))
         end as headline_p
     from ranked
 ),

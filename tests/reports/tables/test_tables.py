@@ -113,7 +113,10 @@ def test_a_row_of_ratios_has_the_number_and_how_sure_it_is() -> None:
         "DR | MathQA | – (not computed) |  | – | no, 52.8 % |  | – | – | 4",
     ]
     assert [row.cells[2].kind for row in made.rows] == ["strong", "strong", "", "", "", "", ""]
-    assert "for 9 comparisons" in made.caption
+    assert "for 9 comparisons by" in made.caption
+    with_others = [*RATIOS, RATIO | {"variant": "Z", "comparisons": 80}]
+    made = ratios(ratio_frame(with_others), styles(["LA", "DR", "X", "Y", "Z"]), 4)
+    assert "for 9 or 80 comparisons (models measured elsewhere apart)" in made.caption
     assert "epth" not in made.caption
 
 

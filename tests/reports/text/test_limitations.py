@@ -95,9 +95,7 @@ def test_a_search_whose_rates_differ_by_less_than_seeds_is_a_doubt() -> None:
     assert doubts(LA=[(2.0,), (1.0,)]) == []  # one seed says nothing of seeds
     assert doubts(LA=[(2.0, 2.5)]) == []  # nor one rate of rates
     assert doubts(LA=[(2.0, 2.5), (failed, failed)]) == []
-    (text,) = doubts(
-        LA=[(2.0, 2.1), (1.0, 1.1)], LSTM=[(2.33, 2.34), (2.32, 2.35), (2.33, failed)]
-    )
+    (text,) = doubts(LA=[(2.0, 2.1), (1.0, 1.1)], LSTM=[(2.33, 2.34), (2.32, 2.35), (2.33, failed)])
     assert text.endswith("all rates: LSTM.")
 
 

@@ -227,6 +227,24 @@ def test_the_headline_comparisons_are_corrected_together(sql, p, held):
     assert task[["significant", "p_adjusted", "comparisons"]].isna().all(axis=None)
 
 
+def test_comparisons_of_models_measured_elsewhere_are_corrected_apart(sql):
+    seeds_of(sql, {"LA": LA, "DR": TWICE, "DR+DA": HALF})
+    from_elsewhere = "insert into origins by name select 's' as study_id, ? as variant"
+
+    def numbers_of_comparisons():
+        rows = sql.execute("from token_ratios where p_adjusted is not null").df()
+        return dict(rows.groupby("variant")["comparisons"].max())
+
+    compute_statistics(sql, "s", replicates=0)
+    together = answer(sql, compute=False)
+    assert numbers_of_comparisons() == {"DR": 2, "DR+DA": 2}
+    sql.execute(from_elsewhere, ["DR+DA"])  # with a baseline of the study: a comparison of its own
+    assert numbers_of_comparisons() == {"DR": 2, "DR+DA": 2}
+    sql.execute(from_elsewhere, ["LA"])
+    assert numbers_of_comparisons() == {"DR": 1, "DR+DA": 1}
+    assert answer(sql, compute=False)["p_adjusted"] < together["p_adjusted"]
+
+
 def rates(sql, variant, decay_from, until, seeds=3):
     """Enter the rates of optimiser steps: constant, then falling to 0."""
     for seed in range(seeds):
