@@ -7,8 +7,8 @@ from dreamer_study.flows.python.results import Results, results
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.statistics.comparison import Comparison
 from dreamer_study.sql.statistics.comparison import compare as compare_studies
-from dreamer_study.sql.statistics.corpora import Corpora, compare_corpora
-from dreamer_study.sql.statistics.sizes import Sizes, over_sizes
+from dreamer_study.sql.statistics.corpora import TokenComparison, compare_corpora
+from dreamer_study.sql.statistics.sizes import SizeComparison, over_sizes
 
 
 def compare(first: Results | StudyLike, second: Results | StudyLike) -> Comparison:
@@ -33,7 +33,9 @@ def compare(first: Results | StudyLike, second: Results | StudyLike) -> Comparis
     )
 
 
-def compare_tokens(*studies: Results | StudyLike, despite_differences: bool = False) -> Corpora:
+def compare_tokens(
+    *studies: Results | StudyLike, despite_differences: bool = False
+) -> TokenComparison:
     """Compute what other data are worth to the same models, in tokens of the first study.
 
     Args:
@@ -41,8 +43,9 @@ def compare_tokens(*studies: Results | StudyLike, despite_differences: bool = Fa
             others are compared with
         despite_differences: compare studies whose models or recipes differ, too
 
-    Returns a `Corpora`: data frames of ratios (one row for each model, study, task and metric) and
-    of accuracies on benchmark items that leaked into the training data of a study, and notes.
+    Returns a `TokenComparison`: data frames of ratios (one row for each model, study, task and
+    metric) and of accuracies on benchmark items that leaked into the training data of a study, and
+    notes.
 
     Raises InputError if a study has no results, or if the studies differ in their tokenizer, in the
     items of a benchmark or in how they evaluate, have no model in common, or, without
@@ -54,7 +57,7 @@ def compare_tokens(*studies: Results | StudyLike, despite_differences: bool = Fa
     )
 
 
-def compare_sizes(*studies: Results | StudyLike, over: str = "flops") -> Sizes:
+def compare_sizes(*studies: Results | StudyLike, over: str = "flops") -> SizeComparison:
     """Compute how the ratios of tokens change with the size of the models.
 
     Args:
@@ -62,9 +65,9 @@ def compare_sizes(*studies: Results | StudyLike, over: str = "flops") -> Sizes:
             sizes
         over: flops, parameters, or a size of the baseline such as hidden_size, which the rows name
 
-    Returns a `Sizes`: data frames of ratios (one row for each study, model, task and metric), of
-    trends (by which factor ten times the FLOPs a token change the ratio, with its 95 % interval)
-    and of the fitted lines, and notes on what is left out or differs.
+    Returns a `SizeComparison`: data frames of ratios (one row for each study, model, task and
+    metric), of trends (by which factor ten times the FLOPs a token change the ratio, with its 95 %
+    interval) and of the fitted lines, and notes on what is left out or differs.
 
     Raises InputError if a study has no results or no ratios, or if the studies have fewer than two
     sizes, other questions, other baselines, no variant in common, or no such size.

@@ -12,13 +12,13 @@ from dreamer_study.reports.figures.ratios import AT_LEAST, AT_MOST, DIRECTION, E
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style, present, styles
 from dreamer_study.reports.text.sizes import finding, sentence
-from dreamer_study.sql.statistics.sizes import Sizes, task_words
+from dreamer_study.sql.statistics.sizes import SizeComparison, task_words
 
 BESIDE = 1.15  # times the smallest and the largest size: where the axis ends
 BEYOND = 2.0  # times the outermost ratio: further out an interval is cut
 
 
-def ratios_by_size(sizes: Sizes, size: str) -> Figure:
+def ratios_by_size(sizes: SizeComparison, size: str) -> Figure:
     """Draw ratios (y) against FLOPs a token (x), both logarithmic, a panel for each measure.
 
     `size` is what the studies differ in, in the words of the user.

@@ -1,4 +1,7 @@
-"""Say how a ratio changes with the size of the models. Rows are those of `Sizes.trends`."""
+"""Say how a ratio changes with the size of the models.
+
+Rows are those of `SizeComparison.trends`.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ EVERY = "every"
 
 
 @dataclass(frozen=True)
-class Corpora:
+class TokenComparison:
     """What the data of each study are worth, in tokens of the first study.
 
     `ratios` has a row for each model (`depth`, `variant`), each study after the first, task and
@@ -70,7 +70,9 @@ class Corpora:
     notes: list[str]
 
 
-def compare_corpora(studies: Sequence[tuple[Path, str]], *, despite: bool = False) -> Corpora:
+def compare_corpora(
+    studies: Sequence[tuple[Path, str]], *, despite: bool = False
+) -> TokenComparison:
     """Compare studies (results file and id) with the first of them, for every model in common.
 
     With `despite`, studies whose models or recipes differ are compared all the same, and a note
@@ -104,7 +106,7 @@ def compare_corpora(studies: Sequence[tuple[Path, str]], *, despite: bool = Fals
     ratios = pd.concat(tables, ignore_index=True)
     if ratios.empty:
         raise InputError("; ".join(["the studies have no scores of one benchmark in all", *notes]))
-    return Corpora(ratios, pd.DataFrame(leaks), notes)
+    return TokenComparison(ratios, pd.DataFrame(leaks), notes)
 
 
 # --- what must be equal ---

@@ -47,7 +47,7 @@ AT_MOST = "at most"
 
 
 @dataclass(frozen=True)
-class Sizes:
+class SizeComparison:
     """Ratios by size, and how they change with it.
 
     `ratios` has a row for each study, depth, variant, task and metric: the size in the words that
@@ -72,7 +72,7 @@ class Sizes:
     notes: list[str]
 
 
-def over_sizes(studies: Sequence[tuple[Path, str]], size: str) -> Sizes:
+def over_sizes(studies: Sequence[tuple[Path, str]], size: str) -> SizeComparison:
     """Read the ratios of studies (results file and id), and fit a line for each variant.
 
     `size` is flops, parameters, or a field of the baseline's configuration, such as hidden_size.
@@ -113,7 +113,7 @@ def over_sizes(studies: Sequence[tuple[Path, str]], size: str) -> Sizes:
     for question, points in by_question:
         notes += [*_missed(question, points), *_decays(question, points)]
     shown = rows.drop(columns=["config", "error", "item_error", "degrees_of_freedom"])
-    return Sizes(
+    return SizeComparison(
         shown.sort_values([*QUESTION, "flops_per_token"], ignore_index=True),
         pd.DataFrame([_trend(question, points) for question, points in by_question]),
         pd.concat([_line(question, points) for question, points in by_question]),

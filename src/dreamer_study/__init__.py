@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from dreamer_study.flows.study.configuration import Study
     from dreamer_study.pipeline.errors import InputError
     from dreamer_study.sql.statistics.comparison import Comparison
+    from dreamer_study.sql.statistics.corpora import TokenComparison
+    from dreamer_study.sql.statistics.sizes import SizeComparison
 
 __version__ = "0.1.0"
 
@@ -41,7 +43,9 @@ __all__ = [
     "Note",
     "Progress",
     "Results",
+    "SizeComparison",
     "Study",
+    "TokenComparison",
     "atlas",
     "compare",
     "compare_sizes",
@@ -62,7 +66,9 @@ _MODULES = {
     "Note": "flows.python.events",
     "Progress": "flows.python.events",
     "Results": "flows.python.results",
+    "SizeComparison": "sql.statistics.sizes",
     "Study": "flows.study.configuration",
+    "TokenComparison": "sql.statistics.corpora",
     "atlas": "flows.python.atlas",
     "compare": "flows.python.comparing",
     "compare_sizes": "flows.python.comparing",

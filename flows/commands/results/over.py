@@ -19,7 +19,7 @@ from dreamer_study.reports.text.numbers import flops, three_digits
 from dreamer_study.reports.text.ratios import LEAST, MOST
 from dreamer_study.reports.text.sizes import sentence
 from dreamer_study.sql.statistics.comparison import study_of
-from dreamer_study.sql.statistics.sizes import AT_LEAST, AT_MOST, Sizes, over_sizes
+from dreamer_study.sql.statistics.sizes import AT_LEAST, AT_MOST, SizeComparison, over_sizes
 
 DASH = "-"
 NOT_REACHED = " †"
@@ -52,7 +52,7 @@ def compare_sizes(options: argparse.Namespace) -> None:
         _print(sizes, options)
 
 
-def draw(sizes: Sizes, size: str, file: Path) -> None:
+def draw(sizes: SizeComparison, size: str, file: Path) -> None:
     """Write the figure of ratios by size to a file.
 
     Raises InputError for another ending than those of `DRAWN`.
@@ -67,7 +67,7 @@ def draw(sizes: Sizes, size: str, file: Path) -> None:
         save(ratios_by_size(sizes, size), file)
 
 
-def _print(sizes: Sizes, options: argparse.Namespace) -> None:
+def _print(sizes: SizeComparison, options: argparse.Namespace) -> None:
     print_part("")
     baseline = sizes.ratios["baseline"].iloc[0]
     for row in sizes.trends.to_dict("records"):
@@ -82,11 +82,11 @@ def _print(sizes: Sizes, options: argparse.Namespace) -> None:
         print_part(f"figure: {options.plot}")
 
 
-def _any_missed(sizes: Sizes) -> bool:
+def _any_missed(sizes: SizeComparison) -> bool:
     return bool(sizes.ratios["reached"].eq(False).any())
 
 
-def _table(sizes: Sizes, size: str) -> pd.DataFrame:
+def _table(sizes: SizeComparison, size: str) -> pd.DataFrame:
     """Tabulate the ratios: a row for each study, variant and metric, by size."""
     rows = []
     for row in sizes.ratios.to_dict("records"):
