@@ -15,8 +15,8 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -68,8 +68,8 @@ def count(
     """
     if isinstance(config, DreamerConfig):
         return resources(config, length)
-    logging.disable(logging.ERROR)  # torch tells of every operation that works on numbers alone
     with (
+        _without_logged_errors(),
         naming_line(config, code, trust_code=trust_code),
         ending_no_process(),
         on_one_core(),
@@ -79,30 +79,49 @@ def count(
             _count_on, config=config, length=length, code=code, trust_code=trust_code
         )
         is_small = _is_small(config, code, trust_code)
-        kinds = ["meta", "fake"]
-        if is_small:
-            kinds.insert(0, "cpu")
-        incomplete: list[Resources] = []
-        failures: list[Exception] = []
-        try:
-            for tensors in kinds:
-                try:
-                    found = counted_on(tensors)
-                except Exception as error:  # some models read numbers, and some run on no CPU
-                    failures.append(error)
-                    continue
-                if not _left_out(found):
-                    return found
-                # a CPU has operators of its own for what is many products elsewhere, as an LSTM
-                incomplete.append(found)
-        finally:
-            logging.disable(logging.NOTSET)
-        if incomplete:
-            return incomplete[0]
+        found, failures = _count_on_first(
+            counted_on, ["cpu", "meta", "fake"] if is_small else ["meta", "fake"]
+        )
+        if found:
+            return found
         if is_small:
             raise failures[0]
         torch.compiler.reset()  # what was compiled for tensors without numbers
         return counted_on("cpu")
+
+
+def _count_on_first(
+    counted_on: Callable[[str], Resources], kinds: Sequence[str]
+) -> tuple[Resources | None, list[Exception]]:
+    """Count on the first kind of tensors on which every product is counted.
+
+    Else on the first kind on which the model runs; None where it runs on none. The second value are
+    the errors.
+    """
+    incomplete: list[Resources] = []
+    failures: list[Exception] = []
+    for tensors in kinds:
+        try:
+            found = counted_on(tensors)
+        except Exception as error:  # some models read numbers, and some run on no CPU
+            failures.append(error)
+            continue
+        if not _left_out(found):
+            return found, failures
+        # a CPU has operators of its own for what is many products elsewhere, as an LSTM
+        incomplete.append(found)
+    return next(iter(incomplete), None), failures
+
+
+@contextmanager
+def _without_logged_errors() -> Iterator[None]:
+    """Silence logs up to errors: torch tells of every operation that works on numbers alone."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def seconds_of_row(
@@ -219,8 +238,15 @@ def _flops_of_row(model: Wrapped, tokens: int) -> tuple[float, set[str]]:
 
 
 def _grouped_product(left: Any, right: Any, *_: Any, **__: Any) -> int:
-    """Count the FLOPs of a product of rows [T, K] with one of several matrices [E, K, N] each."""
-    return 2 * left[0] * left[1] * right[-1]
+    """Count the FLOPs of a grouped product of E groups.
+
+    [M, K] by [E, K, N] has a matrix for each group of rows, [E, M, K] by [K, N] one for each group
+    of columns, and [M, K] by [K, N] sums over each group of the K: all read M K N numbers in pairs.
+    [E, M, K] by [E, K, N] is E products.
+    """
+    rows, inner = left[-2:]
+    groups = left[0] if len(left) == len(right) == 3 else 1
+    return 2 * groups * rows * inner * right[-1]
 
 
 def _product_with_vector(*shapes: Any, **_: Any) -> int:

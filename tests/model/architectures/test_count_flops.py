@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from dreamer_study.flows.plan.model_plan import Sizing, size
@@ -81,6 +82,26 @@ def test_a_triangular_solve_counts_a_square_for_each_right_hand_side() -> None:
         torch.linalg.solve_triangular(triangle, right, upper=False)
         torch.linalg.solve_triangular(triangle, right.mT, upper=False, left=False)
     assert counter.get_total_flops() == 2 * (2 * 4 * 4 * 3 * 2)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "products"),
+    [
+        ((32, 8), (3, 8, 24), 32 * 8 * 24),
+        ((3, 16, 8), (8, 32), 16 * 8 * 32),
+        ((16, 32), (32, 24), 16 * 32 * 24),
+        ((3, 16, 8), (3, 8, 24), 3 * 16 * 8 * 24),
+    ],
+)
+def test_a_grouped_product_counts_what_each_group_multiplies(
+    left: tuple[int, ...], right: tuple[int, ...], products: int
+) -> None:
+    matrices = (torch.randn(shape, dtype=torch.bfloat16) for shape in (left, right))
+    is_batch = len(left) == len(right) == 3
+    ends = None if is_batch else torch.tensor([8, 8, 32], dtype=torch.int32)
+    with FlopCounterMode(display=False, custom_mapping=FORMULAS) as counter:
+        F.grouped_mm(*matrices, offs=ends)
+    assert counter.get_total_flops() == 2 * products
 
 
 @pytest.mark.parametrize(
