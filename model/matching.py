@@ -212,6 +212,7 @@ class _Search:
         self.cost = cost
         self.target = target
         self.known: dict[int, float] = {}
+        # `_step` has counted the last two already
         for number in (max(1, near // 2), near + 1, near + 2):
             self.count(number)
         self.first = dict(self.built)
@@ -282,7 +283,8 @@ class _Search:
     def _guess(self, *, halve: bool) -> int | None:
         """Guess a number between `below` and `above`; None where larger ones no longer cost more.
 
-        It is the last that costs less than the target by the polynomial, or the next.
+        By the polynomial it is the last number that costs less than the target. It is at least
+        `below` + 1, so that something new is counted.
         """
         below = self.below
         above = self.above

@@ -9,6 +9,8 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from dreamer_study.model.matching import EXPERTS
+
 DESCRIBING = ("studies", "models", "runs", "tuning")  # tables whose rows are read
 WITH_BESTS = "ratios_with_bests"  # the query of the ratios and the best scores
 
@@ -43,14 +45,14 @@ def _described(
         "learning_rate": max(chosen, default=None),
         "rates_tried": " ".join(f"{rate:g}" for rate in rates),
         "rate_inside": is_inside,
-        "seeds": runs["seed"].nunique(),
+        "seeds": int((runs["status"] == "complete").sum()),
         "tokens_per_second": None if pd.isna(speed) else round(speed),
         "device": ", ".join(sorted(set(runs["device"].dropna()))),
         "study": model["study_id"],
         "version": study["code_version"],
         "made": f"{study['created_at']:%Y-%m-%d}",
         "configuration": configuration(study["config"], variant),
-        "searched": _searched(study["config"], variant, model["config"]),
+        "searched": _searched(study["config"], variant, model["config"], baseline),
     }
 
 
@@ -61,13 +63,22 @@ def _of(frame: pd.DataFrame, **values: Any) -> pd.DataFrame:
     return frame
 
 
-def _searched(config: str, variant: str, sizes: str) -> str:
+def _searched(config: str, variant: str, sizes: str, baseline: str) -> str:
     """Say which sizes were found in the search for equal costs: `intermediate_size 138`."""
-    match = _written(config, variant)["match"]
     values = json.loads(sizes)
     values = values.get("config", values)
-    fields = match.values() if isinstance(match, dict) else ()
+    fields = _searched_fields(_written(config, variant), baseline)
     return ", ".join(f"{field} {values[field]}" for field in fields if field in values)
+
+
+def _searched_fields(written: Mapping[str, Any], baseline: str) -> list[str]:
+    """Return the sizes that were searched: those that the study names, or a Dreamer's experts."""
+    match = written["match"]
+    if isinstance(match, dict):
+        return [field for field in match.values() if field]
+    is_dreamer = bool(written["family"])
+    is_searched = is_dreamer and match is not False and written["name"] != baseline
+    return list(EXPERTS.values()) if is_searched else []
 
 
 def _written(config: str, variant: str) -> dict[str, Any]:

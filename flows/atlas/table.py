@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,10 +15,11 @@ from dreamer_study.flows.atlas.architectures import DESCRIBING, WITH_BESTS, desc
 from dreamer_study.flows.atlas.bundled import ARCHITECTURES, LEFT_OUT, RATIOS, world_folder
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.text.names import ability_name
+from dreamer_study.reports.text.numbers import counted
+from dreamer_study.reports.text.ratios import best_estimate, bound_of
 from dreamer_study.sql.names import AVERAGE, UNDER_WAY
 
 VALIDATION = "validation"
-AT_LEAST, AT_MOST = "at least", "at most"
 YOURS = "(yours)"  # behind a name that the atlas has too
 # Columns that each ability has, and the average of the abilities.
 OF_ABILITY = (
@@ -29,6 +29,8 @@ OF_ABILITY = (
     "score_low",
     "score_high",
     "bound",
+    "decay_bound",
+    "seeds",
     "reached",
     "near_chance",
     "best",
@@ -182,6 +184,9 @@ def _unfinished(frames: Mapping[str, pd.DataFrame], ratios: pd.DataFrame) -> str
     under_way = runs["status"].isin(UNDER_WAY)
     if under_way.any():
         return f"{int((~under_way).sum())} of {len(runs)} trainings have ended"
+    failed = int((runs["status"] == "failed").sum())
+    if failed:
+        return f"{failed} of {counted(len(runs), 'training')} failed"
     if ratios["outdated"].eq(True).any():
         return "its ratios are older than its curves (`dreamer intervals` computes them)"
     return ""
@@ -191,40 +196,37 @@ def table(atlas: Atlas) -> pd.DataFrame:
     """Return a row for each architecture: by abilities learned, then by the mean of the ratios.
 
     So those that have a ratio, or an upper bound, for every ability come first, the lowest
-    geometric mean of the ratios first; a bound counts as its value. Of each ability, and of
-    the average of all, there are `<ability>_ratio`, the tokens over the baseline's, with the 95 %
-    interval `_low` to `_high`, at scores from `_score_low` to `_score_high`; `_bound` ('at least',
-    'at most' or empty) says that the ratio is a bound; `_reached` whether the baseline's best was
-    reached, and `_best` is the best score. `_near_chance` says that an architecture has no ratio
-    because it never rose above chance, and `_seeds_learned` at how many seeds the last checkpoint
-    lies above chance.
+    geometric mean of the ratios first; a bound counts as its value. Each ability, and the average
+    of all, has these columns behind its name:
+
+    - `_ratio`: the tokens over the baseline's, with the 95 % interval `_low` to `_high`, at scores
+      from `_score_low` to `_score_high`;
+    - `_bound`: 'at least' or 'at most' where the ratio is a bound, else empty; `_decay_bound`: the
+      same where that is because the learning rate decays at these scores;
+    - `_seeds`: the number of seeds, the smaller one of both;
+    - `_reached`: whether the baseline's best was reached; `_best`: the best score;
+    - `_near_chance`: whether one of both never rose above chance, so that there is no ratio;
+    - `_seeds_learned`: at how many seeds the last checkpoint lies above chance.
     """
     frame = atlas.architectures.copy()
+    is_baseline = frame["baseline"].astype(bool)
     not_learned = pd.Series(0, index=frame.index)
     for ability in atlas.measures:
         rows = atlas.rows_of(ability).set_index("variant")
-        rows = rows.assign(bound=[_bound(row) for row in rows.to_dict("records")])
+        records = rows.to_dict("records")
         has_ratio = rows["ratio"].notna() | rows["high"].notna()  # or is better than any
         if ability in atlas.abilities:
             not_learned += frame["variant"].map(~has_ratio).eq(True)
-        estimate = rows["ratio"].fillna(rows["low"]).fillna(rows["high"])
-        rows = rows.assign(ratio=estimate)
+        rows = rows.assign(
+            ratio=[best_estimate(row) for row in records],
+            bound=[bound_of(row) for row in records],
+        )
         for column in OF_ABILITY:
             frame[f"{ability.name}_{column}"] = frame["variant"].map(rows[column])
-        is_baseline = frame["baseline"].astype(bool)
         frame.loc[is_baseline, f"{ability.name}_ratio"] = 1.0
         for column in OF_BASELINE:
             frame.loc[is_baseline, f"{ability.name}_{column}"] = rows[f"baseline_{column}"].max()
     return _ranked(frame, not_learned, atlas)
-
-
-def _bound(row: Mapping[str, Any]) -> str:
-    """Tell on which side of what is shown the true ratio lies; empty for both."""
-    if pd.notna(row["ratio"]):
-        return row["decay_bound"] if isinstance(row["decay_bound"], str) else ""
-    if pd.notna(row["low"]):
-        return AT_LEAST
-    return AT_MOST if pd.notna(row["high"]) else ""
 
 
 def _ranked(frame: pd.DataFrame, not_learned: pd.Series, atlas: Atlas) -> pd.DataFrame:

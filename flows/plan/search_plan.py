@@ -112,13 +112,10 @@ class PlannedSearch(PlannedModels):
                 for other in self.models
                 if (other.variant, other.depth) == (own["of"], model.depth)
             )
-            settings = self._settings(other)
+            of_other = self._settings(other)
             not_own = self.study.searched(model.variant, also_of_a_multiple=True)
-            settings = {name: value for name, value in settings.items() if name in not_own}
-            return {
-                **settings,
-                "learning_rate": own["times"] * self._settings(other)["learning_rate"],
-            }
+            settings = {name: value for name, value in of_other.items() if name in not_own}
+            return {**settings, "learning_rate": own["times"] * of_other["learning_rate"]}
         settings = {"learning_rate": own or self.study.training.learning_rate}
         for row in self.search:
             if row["chosen"] and (row["variant"], row["depth"]) == (model.variant, model.depth):

@@ -5,7 +5,7 @@ whether it is done. A plan reads files, and writes only texts of benchmarks and 
 files. `dreamer run`, `plan`, `status`, `verify`, `clean` and `checkpoints` ask the plan.
 
 What is known only after work is a decision: the vocabulary (in the manifest of the tokenizer), the
-learning rates that a search has chosen (`best_rates`), which seed of a race is trained to the end
+settings that a search has chosen (`search`), which seed of a race is trained to the end
 (`choose_seed`), and whether a study has seeds enough (`wants_seeds`). A plan that is asked again
 after a decision knows what follows from it.
 

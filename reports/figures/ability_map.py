@@ -13,8 +13,6 @@ import pandas as pd
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.ratios import (
-    AT_LEAST,
-    AT_MOST,
     ROUND,
     label,
     ratio_axis,
@@ -24,7 +22,7 @@ from dreamer_study.reports.figures.rendering import Figure, figure, panel
 from dreamer_study.reports.style.theme import LIGHT
 from dreamer_study.reports.text.names import ability_name, panel_name
 from dreamer_study.reports.text.numbers import counted
-from dreamer_study.sql.names import AVERAGE
+from dreamer_study.sql.names import AT_LEAST, AT_MOST, AVERAGE
 
 ABILITIES = 2  # of a map
 FEWEST = 4  # variants: fewer are read from a table
@@ -101,7 +99,7 @@ def ability_map(rows: pd.DataFrame, marked: Collection[str] = ()) -> Figure | No
 
     `rows` are those of `StudyData.ratios`. Variants that are `marked` have another colour. Variants
     that never rose above chance on a task are in a band at the end of its axis, whether or not a
-    bound is known. None unless there are two tasks and some variants.
+    bound is known. None unless there are exactly two tasks and at least four variants.
     """
     rows = _known(rows[(rows["metric"] == "accuracy") & (rows["task"] != AVERAGE)])
     tasks = sorted(set(rows["task"]))
@@ -145,7 +143,8 @@ def _known(rows: pd.DataFrame) -> pd.DataFrame:
 def _points(rows: pd.DataFrame, tasks: Sequence[str]) -> pd.DataFrame:
     """Return one row for each variant, with the fields of both tasks as `ratio_x`, `ratio_y`."""
     has_ratio = rows["ratio"].notna()
-    never_rose = ~has_ratio & (rows["bound"] != AT_MOST)
+    # at most: it is the baseline that never rose
+    never_rose = ~has_ratio & rows["near_chance"].eq(True) & (rows["bound"] != AT_MOST)
     rows = rows.assign(
         label=[label(row) for row in rows.to_dict("records")],
         low=rows["low"].where(has_ratio),
@@ -214,14 +213,14 @@ def _finding(points: pd.DataFrame, tasks: Sequence[str], baseline: str) -> str:
 
 def _scale(points: pd.DataFrame, side: str) -> Scale:
     """Return an axis that holds all ratios, and their intervals as far as these say something."""
-    ratios = points[f"ratio_{side}"].dropna()
-    lowest = min(ratios.min() if len(ratios) else 1.0, 1.0)
-    highest = max(ratios.max() if len(ratios) else 1.0, 1.0)
-    low = max(points[f"low_{side}"].min(), lowest / BEYOND)
-    high = min(points[f"high_{side}"].max(), highest * BEYOND)
-    # a ratio without an interval may lie beyond all intervals
-    low = min(lowest if math.isnan(low) else low, lowest, 0.8) / 1.1
-    edge = max(highest if math.isnan(high) else high, highest, 1.25) * 1.2
+    ratios = [1.0, *points[f"ratio_{side}"].dropna()]  # with the baseline's
+    lowest = min(ratios)
+    highest = max(ratios)
+    # an interval without an end, and a ratio without an interval, reach to the outermost ratio
+    lows = points[f"low_{side}"].fillna(lowest)
+    highs = points[f"high_{side}"].fillna(highest)
+    low = min(max(lows.min(), lowest / BEYOND), 0.8) / 1.1
+    edge = max(min(highs.max(), highest * BEYOND), 1.25) * 1.2
     absent = int(points[f"ratio_{side}"].isna().sum())
     if not absent:
         return Scale(low, edge, edge)

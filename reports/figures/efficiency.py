@@ -10,8 +10,6 @@ import pandas as pd
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.ratios import (
-    AT_LEAST,
-    AT_MOST,
     DIRECTION,
     EDGE,
     by_effect,
@@ -27,7 +25,7 @@ from dreamer_study.reports.style.theme import LIGHT, Style, present
 from dreamer_study.reports.text.names import are_many, depth_name, measure_label
 from dreamer_study.reports.text.numbers import counted
 from dreamer_study.reports.text.ratios import leading, read_for
-from dreamer_study.sql.names import AVERAGE
+from dreamer_study.sql.names import AT_LEAST, AT_MOST, AVERAGE
 
 COSTS = {"flops": "FLOPs", "seconds": "seconds"}  # of a training token
 SIGNS = {AT_LEAST: "▸", AT_MOST: "◂"}  # of bounds

@@ -11,13 +11,13 @@ import pandas as pd
 
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
-from dreamer_study.reports.figures.ratios import AT_LEAST, AT_MOST, by_effect, known, label
+from dreamer_study.reports.figures.ratios import by_effect, known, label
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style
 from dreamer_study.reports.text.names import LONGEST, depth_name, measure_label, shortest
 from dreamer_study.reports.text.numbers import THIN, counted, ratio
 from dreamer_study.reports.text.ratios import LEAST, MOST
-from dreamer_study.sql.names import AVERAGE
+from dreamer_study.sql.names import AT_LEAST, AT_MOST, AVERAGE
 
 ROW = 20  # pixels of a benchmark
 FEWER, MORE = LIGHT["v1"], LIGHT["v2"]

@@ -18,14 +18,12 @@ from dreamer_study.reports.data import without_baseline
 from dreamer_study.reports.figures.chart import WIDE
 from dreamer_study.reports.style.theme import Style
 from dreamer_study.reports.text.numbers import interval, times
-from dreamer_study.reports.text.ratios import best_estimate
-from dreamer_study.sql.names import AVERAGE
+from dreamer_study.reports.text.ratios import best_estimate, bound_of
+from dreamer_study.sql.names import AT_LEAST, AT_MOST, AVERAGE
 
 # The first are those that keep their numbers where there is little room: 1 is the baseline.
 ROUND = (1, 2, 0.5, 5, 0.2, 10, 0.1, 20, 0.05, 50, 0.02)
 TICKS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 10, 20, 50)
-AT_LEAST = "at least"
-AT_MOST = "at most"
 CHARACTER = 5.5  # pixels of a number at a tick
 TITLE_CHARACTER = 4.8  # pixels of a title
 GAP = 6  # pixels between two of them
@@ -99,16 +97,8 @@ def with_bounds(rows: pd.DataFrame) -> pd.DataFrame:
     rows = without_baseline(rows)
     records = rows.to_dict("records")
     return rows.assign(
-        shown=[best_estimate(row) for row in records], bound=[_bound(row) for row in records]
+        shown=[best_estimate(row) for row in records], bound=[bound_of(row) for row in records]
     )
-
-
-def _bound(row: Mapping[str, Any]) -> str:
-    if pd.notna(row["ratio"]):
-        return row["decay_bound"] if pd.notna(row["decay_bound"]) else ""
-    if pd.notna(row["low"]):
-        return AT_LEAST
-    return AT_MOST if pd.notna(row["high"]) else ""
 
 
 def by_effect(rows: pd.DataFrame, column: str) -> list[str]:

@@ -8,10 +8,11 @@ import altair as alt
 import pandas as pd
 
 from dreamer_study.reports.figures import chart
-from dreamer_study.reports.figures.ratios import AT_LEAST, AT_MOST, DIRECTION, EDGE, ratio_axis
+from dreamer_study.reports.figures.ratios import DIRECTION, EDGE, ratio_axis
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style, present, styles
 from dreamer_study.reports.text.sizes import finding, sentence
+from dreamer_study.sql.names import AT_LEAST, AT_MOST
 from dreamer_study.sql.statistics.sizes import SizeComparison, task_words
 
 BESIDE = 1.15  # times the smallest and the largest size: where the axis ends

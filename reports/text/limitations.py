@@ -5,11 +5,14 @@ Nothing is said that is true of every study, or that the page has said before.
 
 from __future__ import annotations
 
+import pandas as pd
+
 from dreamer_study.reports.data import StudyData
 from dreamer_study.reports.text.names import depth_name, model_name, stage_name, task_name
 from dreamer_study.reports.text.numbers import counted, listed, number, percent, some, tokens
 from dreamer_study.sql.names import AVERAGE
 
+MODEL = ["depth", "variant"]
 COMPUTED_FROM = ", from "  # in the device of a run (model/training/computers.py)
 
 
@@ -52,66 +55,61 @@ def data_doubts(data: StudyData) -> list[str]:
 
 def rate_doubts(data: StudyData) -> list[str]:
     """Return a text on models whose learning rate is the lowest or highest of those tried."""
-    tried = data.tuning.groupby(["depth", "variant"])["learning_rate"]
-    rate = data.tuning["learning_rate"]
-    is_at_edge = (rate == tried.transform("min")) | (rate == tried.transform("max"))
-    at_edge = data.tuning[data.tuning["chosen"] & is_at_edge]
-    rows = at_edge.drop_duplicates(["depth", "variant"]).to_dict("records")
-    if not rows:
-        return []
-    several_depths = data.tuning["depth"].nunique() > 1
-    models = [f"{model_name(row, several_depths)} ({row['learning_rate']:g})" for row in rows]
-    return [
-        "Learning rates were chosen at the edge of those tried, so that better ones may lie"
-        f" beyond: {some(models)}."
-    ]
-
-
-def undecided_rates(data: StudyData) -> list[str]:
-    """Return a text on models whose search for a learning rate decided little.
-
-    At such a model the mean losses of all rates lie closer together than the losses of two seeds at
-    one rate, so that other seeds may well have chosen another rate.
-    """
-    models = ["depth", "variant"]
-    losses = data.tuning.dropna(subset="loss").groupby([*models, "learning_rate"])["loss"]
-    of_rates = losses.agg(["mean", "min", "max"])
-    means = of_rates["mean"].groupby(models)
-    between_rates = means.max() - means.min()
-    between_seeds = (of_rates["max"] - of_rates["min"]).groupby(models).max()
-    is_undecided = (means.size() > 1) & (between_rates < between_seeds)
-    rows = is_undecided[is_undecided].index.to_frame(index=False).to_dict("records")
-    if not rows:
-        return []
-    several_depths = data.tuning["depth"].nunique() > 1
-    names = [model_name(row, several_depths) for row in rows]
-    return [
-        "Other seeds may have chosen another learning rate, as the losses of two seeds at one rate"
-        f" differ by more than the mean losses of all rates: {some(names)}."
-    ]
+    return _at_edges(data.tuning, "learning_rate", "Learning rates")
 
 
 def setting_doubts(data: StudyData) -> list[str]:
     """Return texts on weight decays and decays that are the lowest or highest of those tried."""
     rows = data.tuning_settings
+    return [
+        *_at_edges(rows, "weight_decay", "Weight decays"),
+        *_at_edges(rows, "decay", "Shares of the decay"),
+    ]
+
+
+def _at_edges(rows: pd.DataFrame, setting: str, words: str) -> list[str]:
+    """Return a text on models whose chosen value of a setting is at an edge of those tried."""
+    # of each model: one with a value of its own has tried no other
+    tried = rows.groupby(MODEL)[setting].agg(["min", "max"]).reset_index()
+    chosen = rows[rows["chosen"]].merge(tried, on=MODEL)
+    is_at_edge = (chosen[setting] == chosen["min"]) | (chosen[setting] == chosen["max"])
+    at_edge = chosen[is_at_edge & (chosen["min"] < chosen["max"])].drop_duplicates(MODEL)
     several_depths = rows["depth"].nunique() > 1
-    texts = []
-    for name, words in (("weight_decay", "Weight decays"), ("decay", "Shares of the decay")):
-        # of each model: one with a setting of its own has tried no other
-        tried = rows.groupby(["depth", "variant"])[name].agg(["min", "max"]).reset_index()
-        chosen = rows[rows["chosen"]].merge(tried, on=["depth", "variant"])
-        is_at_edge = (chosen[name] == chosen["min"]) | (chosen[name] == chosen["max"])
-        at_edge = chosen[is_at_edge & (chosen["min"] < chosen["max"])]
-        models = [
-            f"{model_name(row, several_depths)} ({row[name]:g})"
-            for row in at_edge.drop_duplicates(["depth", "variant"]).to_dict("records")
-        ]
-        if models:
-            texts.append(
-                f"{words} were chosen at the edge of those tried, so that better ones may lie"
-                f" beyond: {some(models)}."
-            )
-    return texts
+    models = [
+        f"{model_name(row, several_depths)} ({row[setting]:g})"
+        for row in at_edge.to_dict("records")
+    ]
+    if not models:
+        return []
+    return [
+        f"{words} were chosen at the edge of those tried, so that better ones may lie beyond:"
+        f" {some(models)}."
+    ]
+
+
+def undecided_rates(data: StudyData) -> list[str]:
+    """Return a text on models on whose learning rate the seeds of the search do not agree.
+
+    The search takes the rate with the lowest mean loss, of those at which no seed failed. Where the
+    lowest losses of two seeds are at different rates, other seeds may well have chosen another one.
+    """
+    rows = data.tuning
+    of_rate = [rows[name] for name in (*MODEL, "learning_rate")]
+    has_all_seeds = rows["loss"].notna().groupby(of_rate).transform("all").astype(bool)
+    losses = rows[has_all_seeds]
+    best_of_seeds = losses.loc[losses.groupby([*MODEL, "seed"])["loss"].idxmin()]
+    rates = best_of_seeds.groupby(MODEL)["learning_rate"].nunique()
+    several_depths = rows["depth"].nunique() > 1
+    models = [
+        model_name(row, several_depths)
+        for row in rates[rates > 1].index.to_frame(index=False).to_dict("records")
+    ]
+    if not models:
+        return []
+    return [
+        "The seeds of the search do not agree on a learning rate, so that other seeds may have"
+        f" chosen another one: {some(models)}."
+    ]
 
 
 def _intervals(data: StudyData) -> list[str]:

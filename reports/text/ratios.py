@@ -14,7 +14,7 @@ import pandas as pd
 from dreamer_study.reports.data import VALIDATION
 from dreamer_study.reports.text.names import task_name
 from dreamer_study.reports.text.numbers import THIN, interval, percent, span, times
-from dreamer_study.sql.names import AVERAGE
+from dreamer_study.sql.names import AT_LEAST, AT_MOST, AVERAGE
 
 Row = Mapping[str, Any]
 
@@ -87,6 +87,17 @@ def ratio_or_bound(row: Row) -> tuple[str, float]:
         if pd.notna(row[name]):
             return sign, row[name]
     return "", float("nan")
+
+
+def bound_of(row: Row) -> str:
+    """Tell which bound `best_estimate` is: 'at least', 'at most', or empty for a ratio.
+
+    A ratio at scores that were reached while the learning rate decays is a bound, too.
+    """
+    sign, _ = ratio_or_bound(row)
+    if sign:
+        return AT_LEAST if sign == LEAST else AT_MOST
+    return row["decay_bound"] if pd.notna(row["decay_bound"]) else ""
 
 
 def best_estimate(row: Row) -> float:

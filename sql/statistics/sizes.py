@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from dreamer_study.pipeline.errors import InputError, nearest
-from dreamer_study.sql.names import AVERAGE
+from dreamer_study.sql.names import AT_LEAST, AT_MOST, AVERAGE
 from dreamer_study.sql.results import ask
 from dreamer_study.sql.statistics.comparability import average_notes, task_notes
 from dreamer_study.sql.statistics.trained import (
@@ -42,8 +42,6 @@ from dreamer_study.sql.statistics.trends import Points, fit_trend, line_at
 COSTS = {"flops": "flops_per_token", "parameters": "parameters"}  # sizes that every model has
 QUESTION = ["variant", "task", "metric"]
 PLACES = 25  # of a line, for a figure
-AT_LEAST = "at least"
-AT_MOST = "at most"
 
 
 @dataclass(frozen=True)

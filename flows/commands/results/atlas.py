@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from dreamer_study.flows.atlas.bundled import PREFIX, worlds
-from dreamer_study.flows.atlas.table import AT_LEAST, Ability, Atlas, read_atlas, table, with_study
+from dreamer_study.flows.atlas.table import (
+    OF_ABILITY,
+    Ability,
+    Atlas,
+    read_atlas,
+    table,
+    with_study,
+)
 from dreamer_study.flows.commands.tables import console, print_csv, print_table
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import naming
 from dreamer_study.reports.text.numbers import NOTHING, interval, listed, times
 from dreamer_study.reports.text.ratios import LEAST, MOST
+from dreamer_study.sql.names import AT_LEAST
 
 FIRST = "mixture"  # the world that is shown where none is named
 DRAWN = (".svg", ".pdf", ".png")
@@ -113,18 +121,30 @@ def _rate(rate: float | None) -> str:
 
 def ratio_cell(ability: Ability, row: Mapping[str, Any]) -> str:
     """Format the ratio of an ability: `1.29x (0.99 to 1.67) †`, a bound, or that there is none."""
-    values = {name: row[f"{ability.name}_{name}"] for name in ("ratio", "low", "high", "bound")}
     if row["baseline"]:
         return "1x"
+    values = _of_ability(ability, row)
     if pd.isna(values["ratio"]):
-        near_chance = row[f"{ability.name}_near_chance"]
-        return NEVER_ABOVE if pd.notna(near_chance) and near_chance else "none"
+        return NEVER_ABOVE if values["near_chance"] is True else "none"
+    ends = interval(values)
     if values["bound"]:
-        return f"{LEAST if values['bound'] == AT_LEAST else MOST} {times(values['ratio'])}"
-    text = f"{times(values['ratio'])} ({interval(values) or NO_INTERVAL})"
-    reached = row[f"{ability.name}_reached"]
-    is_short = pd.notna(reached) and not reached
-    return f"{text} {NOT_REACHED}" if is_short else text
+        text = f"{_sign(values['bound'])} {times(values['ratio'])}"
+        return f"{text} ({ends})" if values["decay_bound"] and ends else text
+    text = f"{times(values['ratio'])} ({ends or NO_INTERVAL})"
+    return f"{text} {NOT_REACHED}" if values["reached"] is False else text
+
+
+def _of_ability(ability: Ability, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a row of the table says about an ability, by `OF_ABILITY`; None for unknown."""
+    values = {name: row[f"{ability.name}_{name}"] for name in OF_ABILITY}
+    known = {name: None if pd.isna(value) else value for name, value in values.items()}
+    # of a column with unknown values these are objects, or numpy's
+    truths = {name: known[name] for name in ("near_chance", "reached")}
+    return known | {name: None if it is None else bool(it) for name, it in truths.items()}
+
+
+def _sign(bound: str) -> str:
+    return LEAST if bound == AT_LEAST else MOST
 
 
 def best_cell(ability: Ability, row: Mapping[str, Any]) -> str:
@@ -145,14 +165,13 @@ def _remarks(shown: Atlas, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     architectures = shown.architectures
     baseline = shown.baseline
     made = sorted(set(architectures["made"]))
-    ratios = [ratio_cell(measure, row) for row in rows for measure in shown.measures]
-    bests = [best_cell(ability, row) for row in rows for ability in shown.abilities]
+    seeds = sorted({*architectures["seeds"]} - {0})  # none has ended in a study that has begun
     lines = [
         f"{shown.world}: training tokens divided by those of {baseline}, to equal"
         f" {_what_is_equal(shown)}, up to the lower of the two bests; below 1x fewer. Brackets:"
         " 95 % intervals over seeds and items.",
-        *(f"{sign}: {meaning}" for sign, meaning in _signs(baseline, ratios, bests).items()),
-        f"Measured {_span(made)}, {_span(sorted(set(architectures['seeds'])))} seeds each.",
+        *_signs(shown, rows),
+        f"Measured {_span(made)}, {_span(seeds)} seeds each.",
     ]
     if shown.own:
         lines.append(f"{OWN}: trained by your study.")
@@ -165,9 +184,11 @@ def _remarks(shown: Atlas, rows: Sequence[Mapping[str, Any]]) -> list[str]:
             "learning rate at the edge of those tried, so that a better one may lie beyond:"
             f" {names}"
         )
-    unmatched = [f"{name} ({gap:+.0%})" for name, gap in unmatched_flops(shown).items()]
+    unmatched = [f"{name} ({gap:+.1%})" for name, gap in unmatched_flops(shown).items()]
     if unmatched:
-        lines.append(f"FLOPs not within 2 % of {baseline}'s: {', '.join(unmatched)}")
+        lines.append(
+            f"FLOPs not within {100 * MATCHED:g} % of {baseline}'s: {', '.join(unmatched)}"
+        )
     for row in shown.left_out.to_dict("records"):
         lines.append(f"not measured: {row['variant']}: {row['reason']}")
     others = [f"`dreamer atlas {world}`" for world in worlds() if world != shown.world]
@@ -183,23 +204,56 @@ def _what_is_equal(shown: Atlas) -> str:
     return "accuracy on " + listed([ability.name for ability in shown.abilities])
 
 
-def _signs(baseline: str, ratios: Sequence[str], bests: Sequence[str]) -> dict[str, str]:
-    """Return the meaning of each sign that a cell of the table has, such as `†`."""
-    meanings = {
-        NOT_REACHED: f"the best lies below {baseline}'s by more than two standard errors of the"
-        " difference",
-        LEAST: "a lower bound: the mean over seeds never rose above chance",
-        MOST: f"an upper bound: the first checkpoint was above {baseline}'s best",
-        NO_INTERVAL: "without one of the seeds, the two curves have no score in common",
-    }
-    signs = {
-        sign: meaning for sign, meaning in meanings.items() if any(sign in cell for cell in ratios)
-    }
+def _signs(shown: Atlas, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each sign that a cell of the table has, such as `†`, with its meanings."""
+    meanings: dict[str, list[str]] = {sign: [] for sign in (NOT_REACHED, LEAST, MOST, NO_INTERVAL)}
+    for row in rows:
+        for measure in shown.measures:
+            for sign, meaning in _meanings(measure, row, shown.baseline):
+                meanings[sign].append(meaning)
+    lines = [
+        f"{sign}: {'; or '.join(dict.fromkeys(told))}" for sign, told in meanings.items() if told
+    ]
+    bests = [best_cell(ability, row) for row in rows for ability in shown.abilities]
     divided = [re.search(rf"\d+{OF}\d+", cell) for cell in bests]
     examples = [found[0] for found in divided if found]
     if examples:
-        signs[examples[0]] = f"the last checkpoint is above chance at {examples[0]} seeds"
-    return signs
+        lines.append(f"{examples[0]}: the last checkpoint is above chance at {examples[0]} seeds")
+    return lines
+
+
+def _meanings(ability: Ability, row: Mapping[str, Any], baseline: str) -> Iterator[tuple[str, str]]:
+    """Yield each sign of the cell of an ability, with what it means there."""
+    values = _of_ability(ability, row)
+    if row["baseline"] or values["ratio"] is None:
+        return
+    if values["decay_bound"]:
+        yield (
+            _sign(values["bound"]),
+            "with an interval, a bound as the learning rate decays at these scores",
+        )
+    elif values["bound"] == AT_LEAST:
+        never = "above chance" if values["near_chance"] else f"above {baseline}'s first checkpoint"
+        yield LEAST, f"a lower bound: the mean over seeds never rose {never}"
+    elif values["bound"]:
+        yield (
+            MOST,
+            f"an upper bound: {baseline} never rose above chance"
+            if values["near_chance"]
+            else f"an upper bound: the first checkpoint was above {baseline}'s best",
+        )
+    elif not interval(values):
+        yield (
+            NO_INTERVAL,
+            "one seed has none"
+            if values["seeds"] == 1
+            else "without one of the seeds, the two curves have no score in common",
+        )
+    if values["reached"] is False and not values["bound"]:
+        yield (
+            NOT_REACHED,
+            f"the best lies below {baseline}'s by more than two standard errors of the difference",
+        )
 
 
 def unmatched_flops(shown: Atlas) -> dict[str, float]:

@@ -18,8 +18,9 @@ from dreamer_study.pipeline.storage.files import naming
 from dreamer_study.reports.text.numbers import flops, three_digits
 from dreamer_study.reports.text.ratios import LEAST, MOST
 from dreamer_study.reports.text.sizes import sentence
+from dreamer_study.sql.names import AT_LEAST, AT_MOST
 from dreamer_study.sql.statistics.comparison import study_of
-from dreamer_study.sql.statistics.sizes import AT_LEAST, AT_MOST, SizeComparison, over_sizes
+from dreamer_study.sql.statistics.sizes import SizeComparison, over_sizes
 
 DASH = "-"
 NOT_REACHED = " †"

@@ -15,9 +15,10 @@ import pytest
 
 import dreamer_study
 from dreamer_study.flows.atlas import bundled
+from dreamer_study.flows.atlas.table import read_atlas, with_study
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.study.loading import load_study
-from dreamer_study.sql.results import connect
+from dreamer_study.sql.results import connect, query
 from tests.docs.test_own_architecture import write
 from tests.flows.atlas.made_up import family
 
@@ -134,9 +135,9 @@ def placed(path: Path, world_of_la: str = "dense") -> Path:
     return path
 
 
-def change(path: Path, query: str) -> None:
+def change(path: Path, statement: str) -> None:
     with closing(connect(path)) as connection:
-        connection.execute(query)
+        connection.execute(statement)
 
 
 def test_a_study_stands_beside_the_world_whose_baseline_it_took(
@@ -158,6 +159,12 @@ def test_a_study_that_has_not_ended_says_so(capsys: pytest.CaptureFixture[str]) 
     change(path, f"update runs set status = 'training' {of_dr} and seed = 2")
     assert main(["atlas", "tiny", "--with", "mine.duckdb"]) == 0
     assert "not complete: 2 of 3 trainings have ended" in capsys.readouterr().out
+    change(path, f"update runs set status = 'failed' {of_dr} and seed = 2")
+    assert main(["atlas", "tiny", "--with", "mine.duckdb"]) == 0
+    assert "not complete: 1 of 3 trainings failed" in capsys.readouterr().out
+    (study_id,) = query(path, "select study_id from studies")["study_id"]
+    own = with_study(read_atlas("tiny"), path, study_id).architectures.iloc[-1]
+    assert (own["variant"], own["seeds"]) == ("DR (yours)", 2)
     change(path, f"delete from runs {of_dr}")
     for arguments in ([], ["--csv"], ["--plot", "map.svg"]):
         assert main(["atlas", "tiny", "--with", "mine.duckdb", *arguments]) == 0

@@ -139,6 +139,7 @@ def test_a_ratio_without_an_interval_beyond_all_intervals_is_on_the_map(ratio: f
     ("values", "mark"),
     [
         ({"high": 0.7}, "triangle-left"),  # the baseline never rose above chance
+        ({"low": 1.5, "near_chance": False}, "triangle-right"),  # above chance, but not far enough
         ({"ratio": 0.9, "low": 0.8, "high": 1.1, "decay_bound": "at most"}, "triangle-left"),
         ({"ratio": 0.9, "low": 0.8, "high": 1.1, "decay_bound": "at least"}, "triangle-right"),
     ],

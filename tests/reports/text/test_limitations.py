@@ -79,7 +79,7 @@ def test_a_learning_rate_at_the_edge_of_those_tried_is_a_doubt() -> None:
     assert text.endswith("may lie beyond: DR (0.004) and SSM (0.001).")
 
 
-def test_a_search_whose_rates_differ_by_less_than_seeds_is_a_doubt() -> None:
+def test_a_search_whose_seeds_do_not_agree_is_a_doubt() -> None:
     def doubts(**losses: list[tuple[float, ...]]) -> list[str]:
         """Search with a loss for each seed at each rate."""
         rows = [
@@ -91,12 +91,12 @@ def test_a_search_whose_rates_differ_by_less_than_seeds_is_a_doubt() -> None:
         return undecided_rates(StudyData({}, {"tuning": pd.DataFrame(rows)}))
 
     failed = float("nan")
-    assert doubts(LA=[(2.0, 2.1), (1.0, 1.1), (1.5, 1.6)]) == []
-    assert doubts(LA=[(2.0,), (1.0,)]) == []  # one seed says nothing of seeds
-    assert doubts(LA=[(2.0, 2.5)]) == []  # nor one rate of rates
-    assert doubts(LA=[(2.0, 2.5), (failed, failed)]) == []
-    (text,) = doubts(LA=[(2.0, 2.1), (1.0, 1.1)], LSTM=[(2.33, 2.34), (2.32, 2.35), (2.33, failed)])
-    assert text.endswith("all rates: LSTM.")
+    agreed = [(2.0, 2.9), (1.0, 1.9), (1.5, 2.0)]
+    assert doubts(LA=agreed) == []
+    assert doubts(LA=[(2.0,), (1.0,)]) == [], "one seed agrees with itself"
+    assert doubts(LA=[*agreed, (0.1, failed)]) == [], "the search leaves out a rate that failed"
+    (text,) = doubts(LA=agreed, LSTM=[(2.33, 2.34), (2.32, 2.35), (2.33, failed)])
+    assert text.endswith("another one: LSTM.")
 
 
 def test_a_run_that_another_computer_has_continued_is_named() -> None:
