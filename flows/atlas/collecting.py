@@ -33,13 +33,13 @@ from dreamer_study.sql.results import ask, connect
 from dreamer_study.sql.statistics.compute import compute_statistics
 
 # The rows that are kept, by the columns that choose them.
-OF_STUDIES = ("studies", "study_inputs", "benchmark_levels")
-OF_VARIANTS = ("models", "tuning", "tuning_settings")
-OF_TRAININGS = ("runs", "claims")
-OF_RUNS = ("run_details", "checkpoints")
-OF_EVALUATIONS = ("evaluations", "evaluation_versions", "items")
+TABLES_OF_STUDIES = ("studies", "study_inputs", "benchmark_levels")
+TABLES_OF_VARIANTS = ("models", "tuning", "tuning_settings")
+TABLES_OF_TRAININGS = ("runs", "claims")
+TABLES_OF_RUNS = ("run_details", "checkpoints")
+TABLES_OF_EVALUATIONS = ("evaluations", "evaluation_versions", "items")
 # Entered once for a program, not for a study.
-SHARED = ("benchmarks",)
+SHARED_TABLES = ("benchmarks",)
 TOGETHER = "atlas"  # the study of all rows, of which the ratios are computed
 # Sections of a study file that its variants do not decide.
 SHARED_SECTIONS = ("data", "training", "evaluation")
@@ -76,9 +76,11 @@ def collect(
     """Write a world from results files, in the place of what the folder holds.
 
     `left_out` names architectures without a row, each with its `reason`. `kept` is a results file
-    of the world as it is: its studies stay, but for those that are given anew. Returns the names of
-    variants whose trainings are not complete, which are left out. Raises InputError where studies
-    differ in what decides how curves compare, trained different baselines, or share a variant.
+    of the world as it is: its studies stay, but for those that are given anew. Returns remarks: on
+    variants that are left out, as their trainings are not complete, and on studies whose own
+    trainings of the baseline gave other scores than those that count. Raises InputError where
+    studies differ in what decides how curves compare, trained different baselines, or share a
+    variant.
     """
     families = [read_family(path) for path in results]
     if kept:
@@ -96,7 +98,37 @@ def collect(
     frames = {name: tables[name].to_pandas() for name in DESCRIBING}
     architectures = describe(frames, baseline)
     _write(folder, tables, ratios, architectures, left_out, families[0])
-    return [name for family in families for name in family.unfinished]
+    return [
+        *(
+            f"left out, as not complete: {name}"
+            for family in families
+            for name in family.unfinished
+        ),
+        *_other_scores(families, baseline),
+    ]
+
+
+def _other_scores(families: Sequence[Family], baseline: str) -> list[str]:
+    """Say which studies have trained the baseline with other scores than the first one.
+
+    The same training differs a little from machine to machine. Its rows have the same names.
+    """
+    first, *others = families
+    counted = _scores(first, baseline)
+    return [
+        f"{family.study_id}: its own trainings of {baseline} gave other scores, as those of another"
+        f" machine may; its ratios are to {baseline} of {first.study_id}"
+        for family in others
+        if baseline in family.variants and _scores(family, baseline) != counted
+    ]
+
+
+def _scores(family: Family, variant: str) -> set[tuple[Any, ...]]:
+    """Return the scores of a variant's runs, each with what it is of."""
+    of_runs = pc.field("run_id").isin(sorted(_trained(family, variant)))
+    rows = family.rows["evaluations"].filter(of_runs)
+    names = ("run_id", "tokens", "task", "metric", "filter", "value")
+    return {tuple(row[name] for name in names) for row in rows.to_pylist()}
 
 
 def read_family(path: Path) -> Family:
@@ -163,16 +195,19 @@ def _rows(connection: duckdb.DuckDBPyConnection, study_id: str, variants: Sequen
     ]
     claimed = "(run_id, tokens, task) in (select run_id, tokens, task from internal.claims)"
     conditions = {
-        **dict.fromkeys(OF_STUDIES, ("study_id = ?", [study_id])),
+        **dict.fromkeys(TABLES_OF_STUDIES, ("study_id = ?", [study_id])),
         **dict.fromkeys(
-            OF_VARIANTS, ("study_id = ? and variant in (select unnest(?))", [study_id, variants])
+            TABLES_OF_VARIANTS,
+            ("study_id = ? and variant in (select unnest(?))", [study_id, variants]),
         ),
         **dict.fromkeys(
-            OF_TRAININGS, ("study_id = ? and run_id in (select unnest(?))", [study_id, runs])
+            TABLES_OF_TRAININGS, ("study_id = ? and run_id in (select unnest(?))", [study_id, runs])
         ),
-        **dict.fromkeys(OF_RUNS, ("run_id in (select unnest(?))", [runs])),
-        **dict.fromkeys(OF_EVALUATIONS, (f"run_id in (select unnest(?)) and {claimed}", [runs])),
-        **dict.fromkeys(SHARED, ("task in (select task from benchmark_levels)", [])),
+        **dict.fromkeys(TABLES_OF_RUNS, ("run_id in (select unnest(?))", [runs])),
+        **dict.fromkeys(
+            TABLES_OF_EVALUATIONS, (f"run_id in (select unnest(?)) and {claimed}", [runs])
+        ),
+        **dict.fromkeys(SHARED_TABLES, ("task in (select task from benchmark_levels)", [])),
     }
     tables = {}
     for table, (condition, values) in conditions.items():
@@ -268,7 +303,9 @@ def compute_ratios(tables: Tables, baseline: str, database: Path, replicates: in
 
 def write_together(tables: Tables, baseline: str, database: Path) -> None:
     """Write the rows of all variants into a new results file, as those of the study `TOGETHER`."""
-    together = {name: rows for name, rows in tables.items() if name not in (*SHARED, "ingested")}
+    together = {
+        name: rows for name, rows in tables.items() if name not in (*SHARED_TABLES, "ingested")
+    }
     for name, rows in together.items():
         if "study_id" in rows.column_names:
             place = rows.schema.get_field_index("study_id")

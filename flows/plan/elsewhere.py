@@ -35,8 +35,8 @@ RESULTS = "results.duckdb"
 STUDY_FILES = (".yaml", ".yml")
 ELSEWHERE = "measured elsewhere:"  # begins the remark that names an origin
 # Settings that are the same for all variants of a study.
-OF_EVERY_TRAINING = ("batch_tokens", "loss_on", "documents")
-OF_EVALUATIONS = ("limit", "max_new_tokens", "weights")
+TRAINING_SETTINGS = ("batch_tokens", "loss_on", "documents")
+EVALUATION_SETTINGS = ("limit", "max_new_tokens", "weights")
 # Settings that are written down only where a study sets them.
 WHERE_SET = ("training.branches", "models.counted_length")
 
@@ -162,32 +162,70 @@ def read_origin(
     lacks a depth of the study, or where trainings of the variant have not ended.
     """
     where = _where(variant)
-    name = variant.name
-    depths = study.models.depths
-    models = connection.execute(
-        "select study_id, variant, depth, parameters, flops_per_token, memory_bytes from models"
+    study_id = _newest_study_with(connection, variant.name, path, where)
+    costs = _costs(connection, study_id, variant.name)
+    _check_depths(study, costs, where)
+    inputs = _inputs(connection, study_id, path, where)
+    run_ids = _complete_runs(connection, study_id, study, variant, path)
+    trained_by, code_version, created_at = _trained_by(connection, study_id, variant.name)
+    entered = connection.execute(
+        "select output, digest from ingested where study_id = ? order by output", [study_id]
     ).fetchall()
-    newest_first = connection.execute(
-        "select distinct study_id, created_at from models join studies using (study_id) where"
-        " variant = ? order by created_at desc nulls last, study_id",
+    return Origin(
+        variant=variant.name,
+        results=path,
+        study_id=study_id,
+        trained_by=trained_by,
+        code_version=code_version,
+        created_at=created_at,
+        costs=costs,
+        run_ids=run_ids,
+        inputs=inputs,
+        digest=digest(entered),
+    )
+
+
+def _newest_study_with(
+    connection: duckdb.DuckDBPyConnection, name: str, path: Path, where: str
+) -> str:
+    """Return the newest study that has a variant of this name."""
+    newest = connection.execute(
+        "select study_id from models join studies using (study_id) where variant = ?"
+        " order by created_at desc nulls last, study_id",
         [name],
-    ).fetchall()
-    if not newest_first:
-        names = sorted({measured for _, measured, *_ in models})
+    ).fetchone()
+    if newest is None:
+        measured = connection.execute("select distinct variant from models").fetchall()
+        names = sorted(variant for (variant,) in measured)
         rest = nearest(name, names, f"; its variants are {', '.join(names)}")
         raise InputError(f"{where}: {path} has no variant of that name{rest}")
-    study_id = newest_first[0][0]
-    costs = {
-        depth: Resources(parameters, flops, memory)
-        for its_study, its_variant, depth, parameters, flops, memory in models
-        if (its_study, its_variant) == (study_id, name)
-    }
-    for depth in depths:
-        if depth not in costs:
-            raise InputError(
-                f"{where}: trained at depth {' and '.join(map(str, costs))}, and models.depths asks"
-                f" for {depth}"
-            )
+    return str(newest[0])
+
+
+def _costs(connection: duckdb.DuckDBPyConnection, study_id: str, name: str) -> dict[int, Resources]:
+    """Return what a variant costs, by depth."""
+    models = connection.execute(
+        "select depth, parameters, flops_per_token, memory_bytes from models"
+        " where study_id = ? and variant = ? order by depth",
+        [study_id, name],
+    ).fetchall()
+    return {depth: Resources(*costs) for depth, *costs in models}
+
+
+def _check_depths(study: Study, costs: Mapping[int, Resources], where: str) -> None:
+    """Raise InputError where a variant lacks a depth of the study."""
+    missing = [depth for depth in study.models.depths if depth not in costs]
+    if missing:
+        raise InputError(
+            f"{where}: trained at depth {' and '.join(map(str, costs))}, and models.depths asks"
+            f" for {' and '.join(map(str, missing))}"
+        )
+
+
+def _inputs(
+    connection: duckdb.DuckDBPyConnection, study_id: str, path: Path, where: str
+) -> dict[str, str]:
+    """Return what decides how the curves of a study compare, by `what`."""
     inputs = connection.execute(
         "select what, value from internal.study_inputs where study_id = ?", [study_id]
     ).fetchall()
@@ -196,36 +234,32 @@ def read_origin(
             f"{where}: {path} does not say on which data the study was made, as files of versions"
             " before this one do not; `dreamer run` of that study again writes that down"
         )
-    trained_by, code_version, created_at = _trained_by(connection, study_id, name)
+    return dict(inputs)
+
+
+def _complete_runs(
+    connection: duckdb.DuckDBPyConnection,
+    study_id: str,
+    study: Study,
+    variant: Variant,
+    path: Path,
+) -> tuple[str, ...]:
+    """Return the complete trainings of a variant, at the depths of the study."""
+    where = _where(variant)
     runs = connection.execute(
         "select run_id, status from runs join models using (study_id, model_id) where study_id = ?"
         " and variant = ? and depth in (select unnest(?)) order by run_id",
-        [study_id, name, list(depths)],
+        [study_id, variant.name, list(study.models.depths)],
     ).fetchall()
     complete = [run_id for run_id, status in runs if status == "complete"]
-    under_way = [run_id for run_id, status in runs if status in UNDER_WAY]
-    if under_way:
+    if any(status in UNDER_WAY for _, status in runs):
         raise InputError(
             f"{where}: {study_id} has not ended: {len(complete)} of {len(runs)} trainings of that"
             " variant are complete; `dreamer run` of that study completes them"
         )
     if not complete:
         raise InputError(f"{where}: {path} has no complete training of that variant")
-    entered = connection.execute(
-        "select output, digest from ingested where study_id = ? order by output", [study_id]
-    ).fetchall()
-    return Origin(
-        variant=name,
-        results=path,
-        study_id=study_id,
-        trained_by=trained_by,
-        code_version=code_version,
-        created_at=created_at,
-        costs=costs,
-        run_ids=tuple(complete),
-        inputs=dict(inputs),
-        digest=digest(entered),
-    )
+    return tuple(complete)
 
 
 def _trained_by(
@@ -248,14 +282,16 @@ def _trained_by(
 def settings_as_inputs(study: Study) -> dict[str, str]:
     """Return the settings that decide how curves compare, by their keys in the study file."""
     recipe = study.training.recipe(0)
-    settings = {f"training.{name}": recipe[name] for name in OF_EVERY_TRAINING}
+    settings = {f"training.{name}": recipe[name] for name in TRAINING_SETTINGS}
     settings["training.sequence_length"] = study.training.sequence_length
     if study.training.branches:
         settings["training.branches"] = study.training.branches
     counted_length = study.models.counted_length
     if counted_length and counted_length != study.training.sequence_length:
         settings["models.counted_length"] = counted_length
-    settings |= {f"evaluation.{name}": getattr(study.evaluation, name) for name in OF_EVALUATIONS}
+    settings |= {
+        f"evaluation.{name}": getattr(study.evaluation, name) for name in EVALUATION_SETTINGS
+    }
     return {name: str(value) for name, value in settings.items()}
 
 

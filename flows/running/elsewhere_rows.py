@@ -20,7 +20,7 @@ from dreamer_study.pipeline.storage.digests import canonical
 from dreamer_study.sql.results import connect
 
 # Tables of an evaluation's rows, by the columns that name the evaluation.
-OF_EVALUATIONS = (
+TABLES_OF_EVALUATIONS = (
     "evaluations",
     "raw_evaluations",
     "depth_evaluations",
@@ -28,8 +28,8 @@ OF_EVALUATIONS = (
     "answers",
     "evaluation_versions",
 )
-OF_CHECKPOINTS = ("depth_attention", "expert_usage")
-OF_RUNS = ("run_details", "steps", "checkpoints")
+TABLES_OF_CHECKPOINTS = ("depth_attention", "expert_usage")
+TABLES_OF_RUNS = ("run_details", "steps", "checkpoints")
 SECONDS = ("seconds", "tokens_per_second", "mfu")
 
 Rows = dict[str, pa.Table]
@@ -92,10 +92,10 @@ def rows_of_origin(plan: Plan, origin: Origin) -> Rows:
                 [origin.study_id, names],
             ),
         }
-        for table in (*OF_RUNS, *OF_CHECKPOINTS):
+        for table in (*TABLES_OF_RUNS, *TABLES_OF_CHECKPOINTS):
             query = f"select * from {table} where run_id in (select unnest(?))"
             found[table] = _rows(connection, query, [names])
-        for table in OF_EVALUATIONS:
+        for table in TABLES_OF_EVALUATIONS:
             query = (
                 f"select * from {table} where run_id in (select unnest(?)) and task in"
                 " (select unnest(?))"

@@ -29,11 +29,11 @@ def main(world: str, *studies: str) -> None:
     left_out = yaml.safe_load(LEFT_OUT.read_text(encoding="utf-8")).get(world) or {}
     reasons = [{"variant": name, "reason": reason} for name, reason in left_out.items()]
     kept = results_file(world) if world in worlds() else None
-    unfinished = collect(results, WORLDS / world, reasons, kept=kept)
+    remarks = collect(results, WORLDS / world, reasons, kept=kept)
     names = read_folder(WORLDS / world).architectures["variant"]
     print(f"{world}: {len(names)} architectures: {', '.join(names)}")
-    if unfinished:
-        print(f"not complete, left out: {', '.join(unfinished)}")
+    for remark in remarks:
+        print(remark)
     size = sum(file.stat().st_size for file in WORLDS.rglob("*") if file.is_file())
     print(f"{size:,} bytes of all worlds")
     if size > MOST_BYTES:

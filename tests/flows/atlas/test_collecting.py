@@ -134,3 +134,19 @@ def test_families_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     assert "both have Llama" in error(dense, again)
     part = family(tmp_path / "part.duckdb", ["LA", "DR"], trained={"LA": 1})
     assert "LA is not complete" in error(part)
+    fewer = {"trained": {"LA": 2, "DR": 2}, "training": {"seeds": [0, 1]}}
+    seeds = family(tmp_path / "seeds.duckdb", ["LA", "DR"], **fewer)
+    assert "not the same trainings of the baseline LA" in error(dense, seeds)
+
+
+def test_a_baseline_that_another_machine_has_trained_is_a_remark(tmp_path: Path) -> None:
+    dense = family(tmp_path / "dense.duckdb", ["LA", "Llama"])
+    recurrent = family(tmp_path / "recurrent.duckdb", ["LA", "DR"])
+    assert collect([dense, recurrent], tmp_path / "world") == []
+    with closing(connect(recurrent)) as connection:
+        connection.execute(
+            "update evaluations set value = value + 0.02 where run_id like 'LA%' and metric = 'acc'"
+        )
+    (remark,) = collect([dense, recurrent], tmp_path / "world")
+    assert remark.startswith("recurrent-")
+    assert "its ratios are to LA of dense-" in remark
