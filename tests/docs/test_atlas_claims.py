@@ -51,6 +51,27 @@ def test_a_mean_of_ratios_is_their_geometric_mean(tiny: str) -> None:
     assert inverse.value == pytest.approx(1 / own["DR"])
 
 
+def test_the_interval_of_a_mean_leaves_out_one_seed_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two seeds: the standard error is half of what the two means differ by, t is 12.706."""
+    logs = {
+        "A": np.log([2.0, 2.2, 1.8]),  # with both seeds, without the first, without the second
+        "B": np.log([3.0, 3.0, 2.8]),
+        "C": np.array([np.log(4.0), np.nan, 1.0]),  # no common score without the first seed
+    }
+    monkeypatch.setattr(CLAIMS, "average_curves", lambda _: dict.fromkeys(("LA", *logs)) | logs)
+    monkeypatch.setattr(CLAIMS, "log_ratios", lambda _, variant: variant)
+    mean, missing = CLAIMS.mean_ratio("world", ["A", "B", "C"], ["LA"])
+    assert missing == [("C", "LA")]
+    assert mean.value == pytest.approx(np.sqrt(2.0 * 3.0))
+    differ = np.log(2.2 * 3.0 / (1.8 * 2.8)) / 2
+    assert np.log(mean.high / mean.value) == pytest.approx(12.706 * differ / 2, rel=1e-4)
+
+
+def test_accuracies_of_equal_seeds_have_no_interval() -> None:
+    assert CLAIMS.percent(Span(1.0, 1.0, 1.0)) == "100.0 % at every seed"
+    assert CLAIMS.percent(Span(0.96, 0.89, 1.04)) == "96.0 % (89.0 to 100.0)"
+
+
 @pytest.mark.slow
 def test_ratios_over_another_architecture_than_the_baseline(tiny: str) -> None:
     over_llama = CLAIMS.ratios_over(tiny, "Llama", "world_recall")

@@ -29,7 +29,7 @@ from dreamer_study.sql.results import query
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
-from claims import judge  # noqa: E402  (beside this file)
+from claims import CLAIMS, judge  # noqa: E402  (beside this file)
 
 PAGE = FOLDER / "README.md"
 PAPERS = FOLDER / "papers.yaml"
@@ -57,20 +57,6 @@ OWN_KINDS = {  # of those whose study has several kinds
     "Jamba": "hybrid",
     "Llama-1": "dense attention",
     "Mamba-1": "recurrent in time",
-}
-CLAIMS = {  # with the papers that make them, by their numbers at arXiv
-    "One layer of softmax attention does not learn recall; one layer of Mamba does.": (
-        "2508.19029",
-    ),
-    "Attention beats fixed states at recall, and more so as pairs grow.": ("2312.04927",),
-    "Linear recurrences with positive eigenvalues do not track a state; an LSTM does.": (
-        "2411.12537",
-    ),
-    "Hybrids have both: recall of attention and expressions of recurrence.": (
-        "2402.19427",
-        "2403.19887",
-    ),
-    "At equal FLOPs, mixtures of experts beat dense networks.": ("2101.03961", "2409.02060"),
 }
 
 
@@ -127,10 +113,10 @@ def claims() -> Iterator[str]:
     """Yield the table of the claims, with what the rows say about each."""
     yield line(["#", "claim", "source", "verdict", "numbers"])
     yield line(["---"] * 5)
-    judged_claims = zip(CLAIMS.items(), judge(), strict=True)
-    for place, ((claim, papers), judged) in enumerate(judged_claims, start=1):
-        links = ", ".join(paper_link(paper) for paper in papers)
-        yield line([str(place), claim, links, judged.verdict, judged.numbers])
+    for place, claim in enumerate(CLAIMS, start=1):
+        links = ", ".join(paper_link(paper) for paper in claim.papers)
+        judged = judge(claim)
+        yield line([str(place), claim.text, links, judged.verdict, judged.numbers])
 
 
 def figures(atlas: Atlas) -> Iterator[tuple[str, Figure]]:
