@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dreamer_study.reports.figures.ability_map import SIDE, ability_map
+from dreamer_study.reports.figures.ability_map import SIDE, ability_map, where_yours_stand
 from dreamer_study.reports.figures.forest import forest
 from dreamer_study.reports.figures.rendering import Figure, composed
 from dreamer_study.reports.style.theme import LIGHT
@@ -81,6 +81,30 @@ def test_what_never_learned_lies_in_a_band_beyond_all_ratios() -> None:
     )
     places = names(figure).set_index("variant")["place_x"]
     assert places[["Bound", "Nothing"]].min() > 1.2 * 1.5, "beyond the ends of all intervals"
+
+
+def colours(figure: Figure) -> dict[str, str]:
+    """The colour of each point."""
+    specification = figure.panels[0].specification
+    frames = [pd.read_csv(io.StringIO(text)) for text in specification["datasets"].values()]
+    (points,) = [frame for frame in frames if "shape" in frame]
+    return dict(zip(points["variant"], points["colour"], strict=True))
+
+
+def test_what_is_marked_has_another_colour() -> None:
+    found = colours(ability_map(close_together(5), ["Architecture-1"]))
+    marked = [name for name, colour in found.items() if colour == LIGHT["v2"]]
+    assert marked == ["Architecture-1"]
+
+
+def test_the_map_of_a_study_marks_what_the_study_has_trained() -> None:
+    rows = close_together(5)
+    others = pd.DataFrame({"variant": ["LA", *(f"Architecture-{number}" for number in range(4))]})
+    found = colours(where_yours_stand(rows, others))
+    assert [name for name, colour in found.items() if colour == LIGHT["v2"]] == ["Architecture-4"]
+    assert LIGHT["v2"] not in colours(where_yours_stand(rows, others[:0])).values(), (
+        "all are its own"
+    )
 
 
 def test_intervals_in_a_band_have_places_of_their_own() -> None:
