@@ -67,6 +67,20 @@ def test_the_interval_of_a_mean_leaves_out_one_seed_of_all(monkeypatch: pytest.M
     assert np.log(mean.high / mean.value) == pytest.approx(12.706 * differ / 2, rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("span", "words"),
+    [
+        (Span(2.0, 1.5, 2.5), "2.00x (1.50 to 2.50)"),
+        (Span(2.0, np.nan, np.nan), "2.00x"),
+        (Span(np.nan, 2.5, np.nan), "≥ 2.50x"),
+        (Span(np.nan, np.nan, 0.2), "≤ 0.20x"),
+        (Span(np.nan, np.nan, np.nan), "no ratio"),
+    ],
+)
+def test_a_ratio_in_words(span: object, words: str) -> None:
+    assert CLAIMS.in_times(span) == words
+
+
 def test_accuracies_of_equal_seeds_have_no_interval() -> None:
     assert CLAIMS.percent(Span(1.0, 1.0, 1.0)) == "100.0 % at every seed"
     assert CLAIMS.percent(Span(0.96, 0.89, 1.04)) == "96.0 % (89.0 to 100.0)"
@@ -126,6 +140,7 @@ def test_one_layer(
         (AROUND, FAR_ABOVE, "open"),
         (BELOW, FAR_ABOVE, "refuted"),
         (FAR_ABOVE, ABOVE, "refuted"),
+        (FAR_ABOVE, Span(np.nan, np.nan, np.nan), "open"),  # none learned with 30 pairs
     ],
 )
 def test_more_pairs(

@@ -144,7 +144,7 @@ def more_pairs() -> Verdict:
     ten = ratios_over("mixture", ATTENTION, RECALL)
     thirty = ratios_over("pairs", ATTENTION, RECALL)
     numbers = "; ".join(
-        f"{name} {_times(ten[name])} with 10 pairs, {_times(thirty[name])} with 30"
+        f"{name} {in_times(ten[name])} with 10 pairs, {in_times(thirty[name])} with 30"
         for name in FIXED_STATES
     )
     behind = all(ten[name].lies_above(1) for name in FIXED_STATES)
@@ -190,7 +190,7 @@ def experts() -> Verdict:
     """Claim 5: mixtures of experts take fewer tokens than dense networks to equal accuracy."""
     mean, missing = mean_ratio("mixture", MIXTURES, DENSE)
     pairs = len(MIXTURES) * len(DENSE)
-    numbers = f"mean ratio of {pairs - len(missing)} pairs {_times(mean)}"
+    numbers = f"mean ratio of {pairs - len(missing)} pairs {in_times(mean)}"
     if missing:
         baselines = ", ".join(dict.fromkeys(baseline for _, baseline in missing))
         lacking = f"{len(missing)} have no ratio, with {baselines} as the dense network"
@@ -299,8 +299,10 @@ def percent(span: Span) -> str:
     return f"{100 * span.value:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
 
 
-def _times(span: Span) -> str:
-    """Format a ratio with its interval, or the bound that stands in its place."""
+def in_times(span: Span) -> str:
+    """Format a ratio with its interval, or the bound that stands in its place, if there is one."""
+    if np.isnan([span.value, span.low, span.high]).all():
+        return "no ratio"
     if np.isnan(span.value):
         return f"≤ {times(span.high)}" if np.isnan(span.low) else f"≥ {times(span.low)}"
     ends = interval({"ratio": span.value, "low": span.low, "high": span.high})

@@ -173,6 +173,13 @@ def _remarks(shown: Atlas, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         *_signs(shown, rows),
         f"Measured {_span(made)}, {_span(seeds)} seeds each.",
     ]
+    (of_baseline,) = [row for row in rows if row["baseline"]]
+    for ability in shown.abilities:
+        if of_baseline[f"{ability.name}_seeds_learned"] == 0:
+            lines.append(
+                f"On {ability.name}, {baseline} itself is above chance at no seed, so that there"
+                " are no ratios."
+            )
     if shown.own:
         lines.append(f"{OWN}: trained by your study.")
     if shown.unfinished:

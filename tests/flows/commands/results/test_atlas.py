@@ -79,6 +79,14 @@ def test_a_sign_that_no_cell_has_is_not_explained(capsys: pytest.CaptureFixture[
     assert not any(sign in below for sign in ("†", "≥", "≤", "no interval", " of 3"))
 
 
+def test_a_baseline_that_never_learned_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    nobody = {"near_chance": True, "seeds_learned": 0, "baseline_seeds_learned": 0}
+    of_x, below = printed(atlas(**nobody), capsys)
+    assert "never above chance" in of_x
+    assert "On recall, LA itself is above chance at no seed" in below
+    assert "itself" not in printed(atlas(**MEASURED), capsys)[1]
+
+
 def test_costs_and_rates_that_are_not_as_the_others_are_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
