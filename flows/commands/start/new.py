@@ -66,8 +66,9 @@ evaluation: # besides, the loss on documents held out of these data
 OF_ATLAS = ("data", "training", "evaluation")  # sections that a world's studies share
 STUDY_OF_ATLAS = """\
 # yaml-language-server: $schema={schema}
-# Where {own} stands among the architectures of the atlas's world {world}: the same data, recipe and
-# search of the learning rate{equal}. Only {own} is trained.
+# Where your architecture stands among those of the atlas's world {world}: the same data, recipe and
+# search of the learning rate, and equal FLOPs where `match` names a size. Nothing is trained but
+# {own}.
 name: {name}
 {data}
 {models}
@@ -143,11 +144,17 @@ def _rename(own_variants: Sequence[dict[str, Any]], taken: Collection[str]) -> N
 
 
 def _say_guessed(own_variants: Sequence[Mapping[str, Any]]) -> None:
-    """Print the sizes that `dreamer new` has guessed from the argument names of each class."""
+    """Print what `dreamer new` has guessed from the argument names of each class."""
     for variant in own_variants:
-        sizes = ", ".join(f"{name} {value}" for name, value in variant["config"].items())
-        if sizes:
-            console.print(f"{variant['name']}: guessed {sizes}; change them in the study file")
+        name = variant["name"]
+        values = ", ".join(f"{field} {value}" for field, value in variant["config"].items())
+        if values:
+            console.print(f"{name}: guessed {values}; change them in the study file")
+        if "match" not in variant:
+            console.print(
+                f"{name}: its FLOPs are not matched to the others'; match: {{flops: FIELD}} with a"
+                " size of its config does that"
+            )
 
 
 def _say_written(path: Path, *, runs_code: bool) -> None:
@@ -198,19 +205,16 @@ def _place_in_atlas(options: argparse.Namespace, path: Path) -> None:
         "head": shared["dreamer"]["query_heads"],
         "layer|depth": depth,
         HIDDEN: width,
-        "": depth,
     }
-    own_variants = variants_of(options.module, path.parent, sizes, also_hidden=True)
+    own_variants = variants_of(options.module, path.parent, sizes, like_the_others=True)
     measured = list(read_atlas(world).architectures["variant"])
     baseline_first = sorted(measured, key=lambda name: name != shared["baseline"])
     _rename(own_variants, measured)
-    is_matched = all("match" in variant for variant in own_variants)
     names = listed([variant["name"] for variant in own_variants])
     content = STUDY_OF_ATLAS.format(
         schema=SCHEMA,
         world=world,
         own=names,
-        equal=", and equal FLOPs" if is_matched else "; FLOPs are not matched",
         name=name_of(path.stem),
         models=_section({"models": shared}),
         variants=_lines(

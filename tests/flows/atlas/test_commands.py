@@ -232,13 +232,13 @@ def test_sizes_are_guessed_by_the_usual_names(capsys: pytest.CaptureFixture[str]
     command = ["new", "mine.yaml", "--atlas", "atlas/tiny", "--module"]
     assert main([*command, "models.py:Mixer"]) == 0
     (own,) = [v for v in load_study("mine.yaml").models.variants if not v.origin]
-    assert own.config == {"mlp_ratio": 2, "d_model": 32, "d_ff": 64, "kernel_size": 2}
+    assert own.config == {"mlp_ratio": 4, "d_model": 32, "d_ff": 64, "kernel_size": 4}
     assert own.match.fields == {"flops": "d_ff"}
-    assert "d_model 32, d_ff 64, kernel_size 2" in capsys.readouterr().out
+    assert "d_model 32, d_ff 64, kernel_size 4" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("Größe", "letters, digits"), ("Child", "no class has an `__init__`")]
+    ("name", "words"), [("Größe", "letters, digits"), ("Child", "no `__init__` of its own")]
 )
 def test_a_file_that_is_refused_does_not_stay(
     name: str, words: str, capsys: pytest.CaptureFixture[str]
