@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from io import TextIOWrapper
 
 from dreamer_study.flows.commands.help import refusal
 from dreamer_study.flows.commands.parser import parse
@@ -63,6 +64,10 @@ def _speak_utf8() -> None:
     if encoding != "utf-8" and os.environ.get(_UTF8) != "1":
         os.environ[_UTF8] = "1"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    for stream in (sys.stdout, sys.stderr):
+        # PYTHONIOENCODING may ask for an encoding that lacks signs such as ≥
+        if isinstance(stream, TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
+            stream.reconfigure(errors="replace")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -169,8 +169,7 @@ class PlannedData:
         planned = PlannedData(other)
         if not planned.trainable:
             raise InputError(
-                f"{where}: its data have not been made yet; `dreamer run {other.arguments}` makes"
-                " them"
+                f"{where}: its data have not been made yet; `{other.run_command}` makes them"
             )
         if not planned.data.packed.results[VALIDATION]:
             raise InputError(f"{where}: holds no documents out; give it data.validation above 0")
@@ -190,8 +189,7 @@ class PlannedData:
         if absent:
             names = ", ".join(entry.name for entry in absent)
             raise InputError(
-                f"{self.study.name}: not fetched yet: {names}; `dreamer run {self.study.arguments}`"
-                " does"
+                f"{self.study.name}: not fetched yet: {names}; `{self.study.run_command}` does"
             )
         data = self.study.data
         world = self._output("world", data.world) if self.study.needs_world else None

@@ -99,8 +99,8 @@ def needs_seeds(plan: Plan) -> bool:
 
 def _say_end(plan: Plan, options: Options, failures: Failures, path: Path | None) -> None:
     """Say which command continues, or raise Failed for what has failed."""
-    command = f"dreamer run {plan.study.arguments}"
-    if options.trust_code:
+    command = plan.study.run_command
+    if options.trust_code and "--trust-code" not in command:  # for code of a task
         command += " --trust-code"
     if failures:
         first, *others = failures.values()

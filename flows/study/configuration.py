@@ -324,6 +324,12 @@ class Study(Section):
         return self._arguments or self.name
 
     @property
+    def run_command(self) -> str:
+        """The command that runs the study, for advice; code of the user's has to be trusted."""
+        runs_code = bool(self.code_files) and not self.trusted
+        return f"dreamer run {self.arguments}{' --trust-code' if runs_code else ''}"
+
+    @property
     def named(self) -> bool:
         """Whether the study comes from a preset or a file, and not from values in Python."""
         return self._arguments is not None

@@ -30,15 +30,16 @@ def from_home(path: Path) -> Path:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Let an OSError of the block name `path` where it names no file.
+def naming(path: Path, partial: Path | None = None) -> Iterator[None]:
+    """Let an OSError of the block name `path` where it names no file, or the `partial` one.
 
     The error of a disk that gets full names none.
     """
+    unhelpful = {None, str(partial)} if partial else {None}
     try:
         yield
     except OSError as error:
-        if error.errno and error.filename is None:
+        if error.errno and error.filename in unhelpful:
             error.filename = str(path)
         raise
 
@@ -55,7 +56,7 @@ def atomic_file(path: Path, *, shared: bool = False, durable: bool = True) -> It
     own = f".{uuid.uuid4().hex}" if shared else ""
     partial = path.with_name(f"{path.name}{own}{PARTIAL}")
     try:
-        with naming(path):
+        with naming(path, partial):
             partial.unlink(missing_ok=True)  # a link there would be followed
             yield partial
             if durable:

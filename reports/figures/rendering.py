@@ -231,6 +231,9 @@ def put(file: Path, content: bytes) -> None:
     try:
         written.write_bytes(content)
         written.replace(file)
+    except OSError as error:
+        error.filename = str(file)  # which the caller knows
+        raise
     finally:
         written.unlink(missing_ok=True)
 

@@ -49,9 +49,7 @@ def dropped(options: argparse.Namespace) -> None:
     data = Plan(study).data
     outputs = [output for output in [*data.counted, data.packed] if output.done]
     if not outputs:
-        raise InputError(
-            f"{study.folder}: no data yet; `dreamer run {study.arguments}` prepares them"
-        )
+        raise InputError(f"{study.folder}: no data yet; `{study.run_command}` prepares them")
     one_of_each = options.sample is None and options.id is None
     asked = {key: getattr(options, key) or None for key in (*FILTERS, "grade", "id")}
     removals = read_removals(

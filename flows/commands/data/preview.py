@@ -39,9 +39,7 @@ def preview(options: argparse.Namespace) -> None:
     data = Plan(study).data
     packed = data.packed
     if not packed.done:
-        raise InputError(
-            f"{study.folder}: no packed tokens yet; `dreamer run {study.arguments}` packs them"
-        )
+        raise InputError(f"{study.folder}: no packed tokens yet; `{study.run_command}` packs them")
     if seed is None:
         seed = study.seeds[0]
     held = packed.results

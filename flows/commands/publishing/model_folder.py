@@ -48,7 +48,7 @@ def _chosen(study: Study, options: argparse.Namespace) -> tuple[Run, Checkpoint]
     # `data` raises where data sets are not here
     if not (plan.data and plan.described) or plan.tuning_runs:
         raise InputError(
-            f"{study.folder}: no trained models yet; `dreamer run {study.arguments}` trains them"
+            f"{study.folder}: no trained models yet; `{study.run_command}` trains them"
         )
     runs = plan.runs
     models = {run.model.model_id: run.model for run in runs}

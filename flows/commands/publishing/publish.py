@@ -61,9 +61,7 @@ def publish(options: argparse.Namespace) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", owner, re.ASCII):
         raise InputError(f"--owner {owner!r}: a name on the hub has letters, digits and . _ - only")
     if not study.database.exists():
-        raise InputError(
-            f"{study.database}: no results yet; `dreamer run {study.arguments}` makes them"
-        )
+        raise InputError(f"{study.database}: no results yet; `{study.run_command}` makes them")
     with only_run(study), atomic_folder(folder) as unfinished:
         chosen = _chosen(study, options.checkpoints)
         left_out = _write(study, chosen, unfinished, folder.name, owner, answers=options.answers)

@@ -38,9 +38,12 @@ MATCHED = 0.02  # of the baseline's FLOPs
 
 def atlas(options: argparse.Namespace) -> None:
     """Print the table of a world, and write its map to a file where that is asked for."""
-    shown = read_atlas((options.world or _first_world()).removeprefix(PREFIX))
-    if options.study:
+    world = _first_world() if options.world is None else options.world
+    shown = read_atlas(world.removeprefix(PREFIX))
+    if options.study is not None:
         shown = _with_study(shown, options)
+    elif options.root is not None:
+        raise InputError("--root says where the study of --with is; give --with too")
     if options.plot:  # before the reader of what is printed may leave
         draw(shown, options.plot)
     if options.csv:
@@ -87,15 +90,22 @@ def draw(shown: Atlas, file: Path) -> None:
 
     if file.suffix not in DRAWN:
         raise InputError(f"{file}: a map ends in {', '.join(DRAWN[:-1])} or {DRAWN[-1]}")
-    drawn = ability_map(shown.ratios, shown.own)
+    drawn = ability_map(shown.ratios, shown.own) if has_map(shown) else None
     if drawn is None:
         raise InputError(
             f"the world {shown.world} has no map: a map needs two abilities and four architectures"
         )
+    if file.is_dir():
+        raise InputError(f"{file}: this is a folder; name a file")
     if not file.parent.is_dir():
         raise InputError(f"{file}: there is no folder {file.parent}")
     with naming(file):
         save(drawn, file)
+
+
+def has_map(shown: Atlas) -> bool:
+    """Tell whether a world can have a map, which needs two abilities."""
+    return len(shown.abilities) == 2
 
 
 def _cells(shown: Atlas, row: Mapping[str, Any]) -> dict[str, object]:

@@ -98,7 +98,5 @@ def find_results(name: str, root: Path | str | None) -> tuple[Path, str | None]:
         return results, None
     study = load_study(name, root=root)
     if not study.database.exists():
-        raise InputError(
-            f"{study.database}: no results yet; `dreamer run {study.arguments}` makes them"
-        )
+        raise InputError(f"{study.database}: no results yet; `{study.run_command}` makes them")
     return study.database, study.study_id

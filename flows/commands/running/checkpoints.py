@@ -23,7 +23,7 @@ def checkpoints(options: argparse.Namespace) -> None:
     # `data` raises where data sets are not here
     if not (plan.data and plan.described) or plan.tuning_runs:
         raise InputError(
-            f"{study.folder}: no trained models yet; `dreamer run {study.arguments}` trains them"
+            f"{study.folder}: no trained models yet; `{study.run_command}` trains them"
         )
     runs = plan.runs
     chosen = [

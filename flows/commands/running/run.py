@@ -12,7 +12,7 @@ import pandas as pd
 
 from dreamer_study.flows.atlas.bundled import world_of, worlds
 from dreamer_study.flows.atlas.table import read_atlas, with_study
-from dreamer_study.flows.commands.results.atlas import print_atlas
+from dreamer_study.flows.commands.results.atlas import has_map, print_atlas
 from dreamer_study.flows.commands.results.printing import (
     PrintedAnswer,
     print_answer,
@@ -106,16 +106,17 @@ def _print_results(study: Study, results: _Results) -> int:
     every_row = f"`dreamer sql {study.arguments} 'FROM token_ratios'` prints them"
     print_answer(results.answer, study.models.compared_with, every_row=every_row)
     world = world_taken(study)
-    if world:
+    shown = with_study(read_atlas(world), study.database, study.study_id) if world else None
+    if shown:
         console.print()
-        print_atlas(with_study(read_atlas(world), study.database, study.study_id))
+        print_atlas(shown)
     status = 0
     if results.effects is not None:
         status = 0 if results.effects["held"].all() else 1
         console.print("\nwhat the study expects\n")
         print_table(results.effects)
     console.print(f"\nreport   {study.report.resolve()}\nresults  {study.database.resolve()}")
-    if world:
+    if shown and has_map(shown):
         arguments = f"{world} --with {study.arguments}"
         console.print(f"map      in the report; `dreamer atlas {arguments} --plot map.svg`")
     return status

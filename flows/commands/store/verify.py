@@ -93,11 +93,11 @@ def _print(found: _Found, study: Study) -> None:
         return
     print_table(pd.DataFrame(found.damage or found.wrong_rows))
     if found.repaired:
-        console.print(f"removed; `dreamer run {study.arguments}` makes it again")
+        console.print(f"removed; `{study.run_command}` makes it again")
     elif found.damage:
         console.print(f"`dreamer verify {study.arguments} --repair` removes what is damaged")
     else:
-        console.print(f"`dreamer run {study.arguments}` enters these rows again")
+        console.print(f"`{study.run_command}` enters these rows again")
 
 
 def find_damage(root: Path) -> tuple[int, dict[Path, dict[str, str]]]:

@@ -112,12 +112,18 @@ def test_the_map_is_written(ending: str) -> None:
         (["tinny"], "no world 'tinny'; did you mean 'tiny'"),
         (["tiny", "--plot", "map.gif"], "a map ends in .svg, .pdf or .png"),
         (["tiny", "--plot", "nowhere/map.svg"], "there is no folder nowhere"),
+        (["tiny", "--plot", "folder.svg"], "folder.svg: this is a folder"),
+        (["tiny", "--plot", "/proc/map.svg"], "dreamer: /proc/map.svg: "),
+        (["tiny", "--root", "here"], "--root says where the study of --with is"),
+        (["tiny", "--with", ""], "not the folder of a study"),
+        ([""], "no world ''"),
         (["tiny", "--with", "demo", "--root", "nothing"], "no results yet"),
     ],
 )
 def test_bad_input_is_one_line(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    Path("folder.svg").mkdir()
     assert main(["atlas", *arguments]) == 2
     assert words in " ".join(capsys.readouterr().err.split())
 
