@@ -120,6 +120,11 @@ def match_fields(
 def check_start(values: Mapping[str, Any], field: str) -> int:
     """Return the size at which a search begins. Raises InputError where the field has none."""
     start = values.get(field)
+    if start is None:
+        raise InputError(
+            f"match names {field}, which config does not give; add {field} with the whole number at"
+            " which the search begins"
+        )
     if type(start) is not int or start < 1:
         raise InputError(
             f"config.{field} is {start!r}; give the whole number at which the search begins"
@@ -139,11 +144,17 @@ def _nearest_value(
     step = _step(start, lambda value: cost({**values, field: value}))
 
     def cost_of(number: int) -> float:
+        value = number * step
         try:
-            return cost({**values, field: number * step})[resource]
-        except InputError:
-            if number * step >= start:
+            return cost({**values, field: value})[resource]
+        except InputError as error:
+            if value == start:
                 raise
+            if value > start:
+                raise InputError(
+                    f"{error}; the search for equal {resource} had set {field} to {value}: search"
+                    " another size, or keep its own by match: false"
+                ) from error
             return -math.inf  # too small for a model of this kind
 
     search = _Search(cost_of, target[resource], near=start // step)
@@ -161,8 +172,8 @@ def _why(field: str, resource: str, target: float, reached: list[tuple[int, floa
     other = "search another size, or keep its own by match: false"
     if least_cost >= target and most_cost > least_cost:
         return (
-            f"even with {field} {least} it has {least_cost:.4g} {resource}, the baseline only"
-            f" {target:.4g}; give the baseline more or larger experts"
+            f"even with {field} {least} it has {least_cost:,.0f} {resource}, the baseline only"
+            f" {target:,.0f}; make another of its sizes smaller"
         )
     costs = [cost for _, cost in reached]
     if min(costs) == max(costs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -49,6 +50,15 @@ class Match(Section):
     parameters: str | None = Field(
         None, description="The size that is searched for equal parameters."
     )
+
+    @model_validator(mode="after")
+    def _of_two_sizes(self) -> Match:
+        if self.flops and self.flops == self.parameters:
+            raise ValueError(
+                f"flops and parameters both search {self.flops}, which can match one of both; name"
+                " another size, or leave one out"
+            )
+        return self
 
     @property
     def fields(self) -> dict[str, str]:
@@ -130,6 +140,20 @@ class Variant(_Elsewhere):
     seeds: Seeds | None = Field(
         None, min_length=1, description="Seeds of this variant; null: training.seeds."
     )
+
+    @field_validator("match", mode="before")
+    @classmethod
+    def _names_sizes(cls, match: Any) -> Any:
+        """Refuse what is neither true, false nor sizes by their costs, in words of the file."""
+        if match is None or isinstance(match, bool | Match):
+            return match
+        if not isinstance(match, Mapping):
+            raise ValueError("it must be true, false, or name sizes, as {flops: intermediate_size}")
+        sizes = check_keys(match, [*Match.model_fields])
+        for cost, size in sizes.items():
+            if not isinstance(size, str | None):
+                raise ValueError(f"{cost} is {size!r}, but it must be the name of a size")
+        return sizes
 
     @field_validator("training")
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
 from inspect import Parameter, signature
 from pathlib import Path
@@ -34,11 +35,30 @@ def wrong_fields(
         except InputError as error:  # of the type or the class itself
             return [str(error)]
     for field in searched:
+        unknown = _unknown_size(config, field, code, trust_code=trust_code)
         try:
             check_start(values, field)
         except InputError as error:
-            wrong.append(str(error))
+            wrong.append(unknown or str(error))
     return wrong
+
+
+def _unknown_size(
+    config: Architecture, field: str, code: Path | None, *, trust_code: bool
+) -> str | None:
+    """Say that a model has no size of the name that is to be searched; None if it may have one."""
+    if "." in field:
+        return (
+            f"match: {field}: a field inside another one cannot be searched; name a size of its own"
+        )
+    if not isinstance(config, ModuleConfig):
+        sizes = config.to_dict()
+        is_known = field in sizes
+        return None if is_known else f"match: there is no size {field}{nearest(field, sizes)}"
+    alone = dataclasses.replace(config, config={field: config.config.get(field, 1)})
+    wrong = _of_module(alone, code, trust_code=trust_code)
+    named = [words for words in wrong if f" has no field {field}" in words]
+    return f"match: {named[0]}" if named else None
 
 
 def _of_module(config: ModuleConfig, code: Path | None, *, trust_code: bool) -> list[str]:

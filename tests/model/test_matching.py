@@ -349,6 +349,16 @@ def test_sizes_are_multiples_of_what_divides_the_start():
     assert found == 168  # with 192 it would have 24 % more FLOPs than the baseline
 
 
+def test_a_size_that_breaks_the_model_is_named_with_what_was_tried():
+    with pytest.raises(InputError, match=r"do not divide the size; .* had set size to 384: search"):
+        found_size(
+            lambda size: 10_000.0 * size,
+            start=192,
+            can_be_built=lambda size: size <= 192,
+            target=10**7,
+        )
+
+
 @pytest.mark.parametrize(
     ("flops", "words"),
     [

@@ -131,7 +131,9 @@ def test_wrong_fields_of_all_variants_are_one_line_and_nothing_is_built(
         {**MEAN, "config": {"sizes": 1, "dropouts": 0.0}},
         {"name": "C", "module": f"{FILE}:Meen"},
         {"name": "D", "module": "nowhere.py:D"},
-        {"name": "E", "family": "LA", "match": {"flops": "size"}},
+        {"name": "E", "family": "LA", "match": {"flops": "expert_siz"}},
+        {**MIXTURE, "name": "F", "match": {"flops": "expert_siz"}},
+        {**MIXTURE, "name": "G", "match": {"flops": "sizes.expert_size"}},
     ]
     study = study_of(tmp_path, *wrong)
     with pytest.raises(InputError) as refused:
@@ -142,12 +144,14 @@ def test_wrong_fields_of_all_variants_are_one_line_and_nothing_is_built(
     for words in (
         "Mixture: own_models.py:Mixture has no field expert_sizes; did you mean 'expert_size'?; it"
         " takes vocabulary_size, ",
-        "Mixture: config.expert_size is None; give the whole number at which the search begins",
+        "Mixture: match names expert_size, which config does not give; add expert_size with the whole",
         "Mean: own_models.py:Mean has no field sizes",
         "has no field dropouts; did you mean 'dropout'?",
         "C: own_models.py has no class Meen",
         "D: nowhere.py: there is no such file",
-        "E: config.size is None",
+        "E: match: there is no size expert_siz; did you mean 'expert_size'?",
+        "F: match: own_models.py:Mixture has no field expert_siz; did you mean 'expert_size'?",
+        "G: match: sizes.expert_size: a field inside another one cannot be searched",
     ):
         assert words in said
     assert sized == []

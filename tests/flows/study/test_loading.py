@@ -127,6 +127,18 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
             ),
             "models.variants.0: X: data.tokenizer sets vocabulary_size; leave vocabulary_size out of overrides",
         ),
+        *(
+            (
+                ("  depths: [2]\n", f"  variants: [LA, {{name: X, family: DR, match: {match}}}]\n"),
+                words,
+            )
+            for match, words in {
+                "{flop: size}": "models.variants.1.match: unknown key 'flop'; did you mean 'flops'?",
+                "size": "match is 'size', but it must be true, false, or name sizes, as {flops: ",
+                "{flops: 3}": "models.variants.1.match: flops is 3, but it must be the name of a size",
+                "{flops: size, parameters: size}": "flops and parameters both search size",
+            }.items()
+        ),
         (
             ("name: tiny", "name: tiny\nexpect: [{variant: DR, ratio_belw: 1}]"),
             "unknown key 'ratio_belw'; did you mean 'ratio_below'?",
