@@ -80,7 +80,8 @@ def connect(
     # A full disk leaves an empty file, which DuckDB does not take.
     if not path.exists() or not path.stat().st_size:
         if read_only:
-            raise InputError(f"{path}: no such results file; run the study first")
+            what = "an empty file" if path.exists() else "no such results file"
+            raise InputError(f"{path}: {what}; run the study first")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         if not _copy_empty_file(path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import codecs
 import errno
 import locale
@@ -10,7 +11,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
 from io import TextIOWrapper
@@ -107,7 +108,8 @@ def _run(given: list[str], watch: Watch | None = None) -> int:
         watch.set_grace(LONG_GRACE)
     with handling(partial(_note, signals)), writing(options.verbosity):
         try:
-            status = command(options) or 0
+            with _output_of(options):
+                status = command(options) or 0
             sys.stdout.flush()
             return status
         except BaseException as error:
@@ -117,6 +119,15 @@ def _run(given: list[str], watch: Watch | None = None) -> int:
             if options.verbosity == VERBOSE:
                 traceback.print_exception(error)
             return _status_of(error, only_prints=only_prints)
+
+
+def _output_of(options: argparse.Namespace) -> AbstractContextManager[None]:
+    """Keep standard output for the document, where one is asked for."""
+    if not getattr(options, "json", False):
+        return nullcontext()
+    from dreamer_study.flows.commands.documents import nothing_else_printed
+
+    return nothing_else_printed()
 
 
 def _status_of(error: BaseException, *, only_prints: bool) -> int:

@@ -8,16 +8,32 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
-from typing import Any
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from typing import Any, TextIO
 
 import numpy as np
 import pandas as pd
 
+_outputs: list[TextIO] = []  # standard output, while all but the document goes elsewhere
+
+
+@contextmanager
+def nothing_else_printed() -> Iterator[None]:
+    """Send to standard error what is printed besides a document, as the code of a model may."""
+    _outputs.append(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _outputs.pop()
+
 
 def print_document(**fields: Any) -> None:
     """Print fields as a JSON object on standard output."""
-    print(json.dumps(plain(fields), indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(plain(fields), indent=2, ensure_ascii=False, allow_nan=False)
+    print(text, file=_outputs[-1] if _outputs else sys.stdout, flush=True)
 
 
 def plain(value: Any) -> Any:

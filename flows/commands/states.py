@@ -58,10 +58,15 @@ def overall(states: list[State], *, runs: bool) -> str:
 
 
 def read_states(plan: Plan) -> list[State]:
-    """List all states in the order of work: data stages, trainings, evaluations, report."""
+    """List all states in the order of work: data stages, trainings, evaluations, report.
+
+    Raises InputError where the rows of a variant from elsewhere cannot be taken.
+    """
     study = plan.study
     since = running_since(study)
     record = read_record(study)
+    if study.models.elsewhere:
+        _ = plan.origins  # without one, the study would seem not to have begun
     prepared = False
     with suppress(InputError):  # data sets that are not as the study wants them
         prepared = plan.described

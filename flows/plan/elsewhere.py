@@ -13,8 +13,8 @@ these down in `internal.study_inputs`, such as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from dreamer_study.model.accounting import Resources
 from dreamer_study.pipeline.errors import InputError, nearest, placing
 from dreamer_study.pipeline.storage.digests import digest
 from dreamer_study.pipeline.storage.files import from_home
+from dreamer_study.reports.text.numbers import listed
+from dreamer_study.sql.connection import Damaged, one_line
 from dreamer_study.sql.names import UNDER_WAY
 from dreamer_study.sql.results import connect
 
@@ -83,7 +85,7 @@ def read_origins(study: Study) -> dict[str, Origin]:
     found = {}
     for variants in by_origin.values():
         path = _results_file(study, variants[0])
-        with closing(connect(path, read_only=True)) as connection:
+        with _opened(path, _where(variants[0])) as connection:
             for variant in variants:
                 found[variant.name] = read_origin(connection, path, study, variant)
     return {variant.name: found[variant.name] for variant in study.models.elsewhere}
@@ -99,6 +101,24 @@ def costs_elsewhere(study: Study) -> dict[str, Mapping[int, Resources]]:
     for origin in origins.values():
         check_origin(origin, settings)
     return {name: origin.costs for name, origin in origins.items()}
+
+
+@contextmanager
+def _opened(path: Path, where: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open the results file of another study, which is not ours to mend."""
+    broken = f"{where}: {path} is no results file of a study, or is damaged"
+    advice = "copy the file again, or run its study again"
+    try:
+        connection = connect(path, read_only=True)
+    except Damaged as error:
+        raise InputError(f"{broken}; {advice}") from error
+    except InputError as error:  # held by another process, empty, or of another version
+        raise InputError(f"{where}: {error}") from None
+    with closing(connection):
+        try:
+            yield connection
+        except duckdb.Error as error:
+            raise InputError(f"{broken} ({one_line(error)}); {advice}") from error
 
 
 def _where(variant: Variant) -> str:
@@ -301,6 +321,7 @@ def differences(origin: Origin, inputs: Mapping[str, str]) -> list[str]:
     `inputs` are those of the study. Benchmarks that the origin alone has asked are no difference.
     """
     found = []
+    others = []  # of which digests alone are known
     for what, here in inputs.items():
         value = origin.inputs.get(what)
         if value is None and what in WHERE_SET:
@@ -310,7 +331,9 @@ def differences(origin: Origin, inputs: Mapping[str, str]) -> list[str]:
         elif value != here and "." in what:  # a key of the study file
             found.append(f"{what} is {here} here and {value} there")
         elif value != here:
-            found.append(f"{what} is another one")
+            others.append(what)
+    if others:
+        found.append(f"the two differ in {listed(others)}")
     only_there = [what for what in WHERE_SET if what in origin.inputs and what not in inputs]
     found += [f"{what} is not set here and {origin.inputs[what]} there" for what in only_there]
     return found
@@ -325,5 +348,6 @@ def check_origin(origin: Origin, inputs: Mapping[str, str]) -> None:
     if found:
         raise InputError(
             f"models.variants: {origin.variant} was trained by {origin.study_id} under other"
-            f" conditions, so that its curve cannot be compared: {'; '.join(found)}"
+            f" conditions, so that its curve cannot be compared: {'; '.join(found)}. Set these as"
+            " that study's file does, or leave out `from` to train the variant here"
         )

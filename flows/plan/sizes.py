@@ -48,13 +48,14 @@ def sized_models(
 ) -> list[PlannedModel]:
     """Size every model of a study for a vocabulary of a size, with this end mark.
 
-    Raises InputError for code that is not trusted, for wrong fields, of all variants in one line
-    before any model is built, and where no match exists.
+    Raises InputError for code that is not trusted, for an origin whose rows cannot be taken, for
+    wrong fields, of all variants in one line before any model is built, and where no match exists.
     """
     check_trusted(study, trust_code=trust_code)
+    costs = costs_elsewhere(study)  # first, as what follows writes into the study's folder
     check_fields(study, vocabulary_size, trust_code=trust_code)
     sizes = Sizes(study, trust_code=trust_code)
-    return plan_models(study, vocabulary_size, sizes, end_token, costs_elsewhere(study))
+    return plan_models(study, vocabulary_size, sizes, end_token, costs)
 
 
 @dataclass(frozen=True)

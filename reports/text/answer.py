@@ -189,7 +189,7 @@ def _bound(row: Row, only_task: bool, unit: str) -> str:
     else:
         why = f"the curves have no {measure(row, only_task)} in common"
     if finding(row) == NOT_SIGNIFICANT:
-        return f"{variant} cannot be distinguished from {baseline}: {bound}, as {why}."
+        return f"{variant} cannot be distinguished from {baseline}: {bound} {unit}, because {why}."
     return f"{variant} took {bound} {unit} as {baseline}: {why}."
 
 

@@ -13,7 +13,7 @@ from dreamer_study.flows.commands.states import overall, read_states
 from dreamer_study.flows.commands.tables import console, print_table
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress.reports import write_line
-from dreamer_study.flows.progress.study_lock import LOCK, runs_elsewhere
+from dreamer_study.flows.progress.study_lock import runs_elsewhere
 from dreamer_study.flows.study.loading import NAMED, PUBLISHED, load_study, presets
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.text.numbers import interval
@@ -22,7 +22,7 @@ from dreamer_study.sql.results import query
 
 ROOT = "runs"  # the folder of the folders of studies, unless others are named
 RESULTS = "results.duckdb"
-MARKS = (NAMED, LOCK, "study.yaml", RESULTS)  # in a folder that is a study's
+MARKS = (NAMED, "study.yaml", RESULTS)  # in a folder that is a study's
 UNKNOWN = "unknown"
 
 

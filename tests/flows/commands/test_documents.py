@@ -113,6 +113,21 @@ def test_plan(study: Plan, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
+def test_what_a_model_prints_is_no_part_of_the_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = 'print("imported")\n' + (PROJECT / "tests/model/architectures/own_models.py").read_text()
+    (tmp_path / "noisy.py").write_text(own)
+    mean = {"name": "Mean", "module": "noisy.py:Mean"}
+    path = study_file(tmp_path, models={"variants": ["LA", mean], "depths": [2]})
+    capsys.readouterr()
+    assert main(["plan", str(path), "--root", str(tmp_path / "run"), "--trust-code", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["models"][1]["model"] == "Mean"
+    assert "imported" in printed.err
+
+
+@pytest.mark.slow
 def test_verify(study: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     folder = study.study.folder
     (shard,) = folder.glob("store/clean/*/documents/*.parquet")

@@ -160,7 +160,10 @@ def test_other_data_are_refused_before_anything_is_trained(
 ) -> None:
     path = joined(tmp_path, origin, **changes)
     assert main(["run", str(path), "--root", str(tmp_path / "root"), "--plain"]) == 2
-    assert f"{what} is another one" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "the two differ in the " in error
+    assert what in error
+    assert "that study's file" in error
     assert not list((tmp_path / "root").glob("store/runs/*/checkpoints/*"))
 
 

@@ -56,6 +56,22 @@ def test_other_things_than_results_are_refused(origin: str, words: str) -> None:
     assert words in error(joined(origin))
 
 
+def test_a_damaged_file_is_refused_with_its_place_in_the_study(tmp_path: Path) -> None:
+    path = tmp_path / "a.duckdb"
+    where = f"models.variants: LA: from {path}: {path}"
+    path.touch()
+    assert error(joined(path)).startswith(f"{where}: an empty file")
+    path.write_text("a,b\n1,2\n")
+    broken = f"{where} is no results file of a study, or is damaged"
+    assert error(joined(path)).startswith(broken)
+    path.unlink()
+    family(path, ["LA"])
+    change(path, "drop table internal.study_inputs cascade")
+    said = error(joined(path))
+    assert said.startswith(broken)
+    assert "study_inputs does not exist" in said
+
+
 def test_of_several_studies_of_a_file_the_newest_counts(tmp_path: Path) -> None:
     path = family(tmp_path / "a.duckdb", ["LA"])
     change(path, "update studies set created_at = '2026-11-28'")

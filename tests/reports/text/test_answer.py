@@ -183,8 +183,8 @@ def test_a_sentence_for_each_finding(changed: Mapping[str, Any], text: str) -> N
         ),
         pytest.param(
             {"high": None, "ratio": None, "low": 0.9, "significant": False, "reached": False},
-            "DR cannot be distinguished from LA: at least 0.90 times as many, as DR never reached a"
-            " loss of 3.28, fixed in advance.",
+            "DR cannot be distinguished from LA: at least 0.90 times as many training tokens, because"
+            " DR never reached a loss of 3.28, fixed in advance.",
             id="a bound below 1",
         ),
         pytest.param(

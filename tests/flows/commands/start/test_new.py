@@ -299,7 +299,7 @@ def test_classes_of_a_module_are_variants_and_are_not_run(
     assert main(["plan", "my.yaml", "--trust-code"]) == 0
     Path("my_models.py").write_text("raise SystemExit\nclass Other: ...\n")
     assert main(["new", "other.yaml", "--module", "my_models.py"]) == 2
-    assert "takes vocabulary_size and sequence_length" in capsys.readouterr().err
+    assert "must take vocabulary_size and sequence_length" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
