@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from dreamer_study.flows.commands.states import read_states
 from dreamer_study.flows.plan.elsewhere import costs_elsewhere, read_origins
+from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.results import connect
@@ -70,6 +72,12 @@ def test_a_damaged_file_is_refused_with_its_place_in_the_study(tmp_path: Path) -
     said = error(joined(path))
     assert said.startswith(broken)
     assert "study_inputs does not exist" in said
+
+
+def test_a_study_whose_origin_has_moved_does_not_seem_not_to_have_begun(tmp_path: Path) -> None:
+    study = load_study(joined(tmp_path / "moved.duckdb"))
+    with pytest.raises(InputError, match=r"moved\.duckdb does not exist"):
+        read_states(Plan(study))
 
 
 def test_of_several_studies_of_a_file_the_newest_counts(tmp_path: Path) -> None:
