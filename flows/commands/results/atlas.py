@@ -148,9 +148,10 @@ def _of_ability(ability: Ability, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a row of the table says about an ability, by `OF_ABILITY`; None for unknown."""
     values = {name: row[f"{ability.name}_{name}"] for name in OF_ABILITY}
     known = {name: None if pd.isna(value) else value for name, value in values.items()}
-    # of a column with unknown values these are objects, or numpy's
-    truths = {name: known[name] for name in ("near_chance", "reached")}
-    return known | {name: None if it is None else bool(it) for name, it in truths.items()}
+    for name in ("near_chance", "reached"):
+        if known[name] is not None:
+            known[name] = bool(known[name])  # numpy's truth is not the same object as True
+    return known
 
 
 def _sign(bound: str) -> str:
@@ -244,33 +245,35 @@ def _meanings(ability: Ability, row: Mapping[str, Any], baseline: str) -> Iterat
     values = _of_ability(ability, row)
     if row["baseline"] or values["ratio"] is None:
         return
-    if values["decay_bound"]:
-        yield (
-            _sign(values["bound"]),
-            "with an interval, a bound as the learning rate decays at these scores",
-        )
-    elif values["bound"] == AT_LEAST:
-        never = "above chance" if values["near_chance"] else f"above {baseline}'s first checkpoint"
-        yield LEAST, f"a lower bound: the mean over seeds never rose {never}"
-    elif values["bound"]:
-        yield (
-            MOST,
-            f"an upper bound: {baseline} never rose above chance"
-            if values["near_chance"]
-            else f"an upper bound: the first checkpoint was above {baseline}'s best",
-        )
-    elif not interval(values):
-        yield (
-            NO_INTERVAL,
-            "one seed has none"
-            if values["seeds"] == 1
-            else "without one of the seeds, the two curves have no score in common",
-        )
-    if values["reached"] is False and not values["bound"]:
+    if values["bound"]:
+        yield _sign(values["bound"]), _why_bound(values, baseline)
+        return
+    if not interval(values):
+        yield NO_INTERVAL, _why_no_interval(values)
+    if values["reached"] is False:
         yield (
             NOT_REACHED,
             f"the best lies below {baseline}'s by more than two standard errors of the difference",
         )
+
+
+def _why_bound(values: Mapping[str, Any], baseline: str) -> str:
+    """Say why a bound stands in place of a ratio."""
+    if values["decay_bound"]:
+        return "a bound with an interval: the learning rate decays at these scores"
+    if values["bound"] == AT_LEAST and values["near_chance"]:
+        return "a lower bound: the mean over seeds never rose above chance"
+    if values["bound"] == AT_LEAST:
+        return f"a lower bound: the mean over seeds never rose above {baseline}'s first checkpoint"
+    if values["near_chance"]:
+        return f"an upper bound: {baseline} never rose above chance"
+    return f"an upper bound: the first checkpoint was above {baseline}'s best"
+
+
+def _why_no_interval(values: Mapping[str, Any]) -> str:
+    if values["seeds"] == 1:
+        return "one seed has none"
+    return "without one of the seeds, the two curves have no score in common"
 
 
 def unmatched_flops(shown: Atlas) -> dict[str, float]:

@@ -59,7 +59,7 @@ def printed(shown: Atlas, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]
         (
             MEASURED | {"decay_bound": "at most"},
             "≤ 1.20x (0.90 to 1.60)",
-            "≤: with an interval, a bound as the learning rate decays",
+            "≤: a bound with an interval: the learning rate decays",
         ),
         ({"ratio": 1.2, "seeds": 1}, "1.20x (no interval)", "no interval: one seed has none"),
         ({"ratio": 1.2}, "1.20x (no interval)", "no interval: without one of the seeds"),
