@@ -165,7 +165,8 @@ def best_cell(ability: Ability, row: Mapping[str, Any]) -> str:
         return NOTHING
     if ability.metric == "loss":
         return f"{best:.2f}"
-    text = f"{100 * best:.1f} %"
+    percent = round(100 * best, 6)  # 82.75 whatever the order of the sum of the seeds
+    text = f"{percent:.1f} %"
     learned = row[f"{ability.name}_seeds_learned"]
     is_divided = pd.notna(learned) and 0 < learned < row["seeds"]
     return f"{text} ({learned:.0f} of {row['seeds']})" if is_divided else text
