@@ -26,7 +26,9 @@ pytestmark = pytest.mark.slow
 
 def study(folder: Path, cluster: str | None) -> Path:
     changes = {
-        "training": {"tokens": 60_000, "checkpoints": 1},
+        # long enough for four acts, each of which waits for a state, where a core trains 50,000
+        # tokens a second
+        "training": {"tokens": 200_000, "checkpoints": 1, "save_every_seconds": 0.2},
         "evaluation": {"limit": 5, "introspect": False},
     }
     return study_file(
