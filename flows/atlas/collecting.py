@@ -111,7 +111,7 @@ def collect(
 def _other_scores(families: Sequence[Family], baseline: str) -> list[str]:
     """Say which studies have trained the baseline with other scores than the first one.
 
-    The same training differs a little from machine to machine. Its rows have the same names.
+    A training gives slightly other scores on another machine, and its run id is the same there.
     """
     first, *others = families
     counted = _scores(first, baseline)
@@ -124,7 +124,7 @@ def _other_scores(families: Sequence[Family], baseline: str) -> list[str]:
 
 
 def _scores(family: Family, variant: str) -> set[tuple[Any, ...]]:
-    """Return the scores of a variant's runs, each with what it is of."""
+    """Return the scores of a variant's runs, each with its run, tokens, task, metric and filter."""
     of_runs = pc.field("run_id").isin(sorted(_trained(family, variant)))
     rows = family.rows["evaluations"].filter(of_runs)
     names = ("run_id", "tokens", "task", "metric", "filter", "value")

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import numpy as np
 import pandas as pd
 
-_outputs: list[TextIO] = []  # standard output, while all but the document goes elsewhere
+_outputs: list[TextIO] = []  # the stream of the document, while other prints go to standard error
 
 
 @contextmanager

@@ -105,7 +105,10 @@ def costs_elsewhere(study: Study) -> dict[str, Mapping[int, Resources]]:
 
 @contextmanager
 def _opened(path: Path, where: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the results file of another study, which is not ours to mend."""
+    """Open the results file of another study.
+
+    Raises InputError for a damaged file, without advice to remove or mend a file of somebody else.
+    """
     broken = f"{where}: {path} is no results file of a study, or is damaged"
     advice = "copy the file again, or run its study again"
     try:
@@ -208,7 +211,10 @@ def read_origin(
 def _newest_study_with(
     connection: duckdb.DuckDBPyConnection, name: str, path: Path, where: str
 ) -> str:
-    """Return the newest study that has a variant of this name."""
+    """Return the id of the newest study that has a variant of this name.
+
+    Raises InputError where no study of the file has one.
+    """
     newest = connection.execute(
         "select study_id from models join studies using (study_id) where variant = ?"
         " order by created_at desc nulls last, study_id",
@@ -245,7 +251,10 @@ def _check_depths(study: Study, costs: Mapping[int, Resources], where: str) -> N
 def _inputs(
     connection: duckdb.DuckDBPyConnection, study_id: str, path: Path, where: str
 ) -> dict[str, str]:
-    """Return what decides how the curves of a study compare, by `what`."""
+    """Return the rows of `internal.study_inputs` of a study: the value of each `what`.
+
+    Raises InputError where the file was made before these rows were written.
+    """
     inputs = connection.execute(
         "select what, value from internal.study_inputs where study_id = ?", [study_id]
     ).fetchall()
@@ -264,7 +273,10 @@ def _complete_runs(
     variant: Variant,
     path: Path,
 ) -> tuple[str, ...]:
-    """Return the complete trainings of a variant, at the depths of the study."""
+    """Return the ids of a variant's complete runs, at the depths of the study.
+
+    Raises InputError where no run is complete, or a run has not ended.
+    """
     where = _where(variant)
     runs = connection.execute(
         "select run_id, status from runs join models using (study_id, model_id) where study_id = ?"

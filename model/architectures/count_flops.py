@@ -95,8 +95,8 @@ def _count_on_first(
 ) -> tuple[Resources | None, list[Exception]]:
     """Count on the first kind of tensors on which every product is counted.
 
-    Else on the first kind on which the model runs; None where it runs on none. The second value are
-    the errors.
+    Without such a kind, return the count on the first kind on which the model runs, or None where
+    the model runs on none. The second value holds the errors of the kinds that failed.
     """
     incomplete: list[Resources] = []
     failures: list[Exception] = []
@@ -115,7 +115,7 @@ def _count_on_first(
 
 @contextmanager
 def _without_logged_errors() -> Iterator[None]:
-    """Silence logs up to errors: torch tells of every operation that works on numbers alone."""
+    """Log no errors of libraries: torch logs one for each operation that needs numbers."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -240,9 +240,9 @@ def _flops_of_row(model: Wrapped, tokens: int) -> tuple[float, set[str]]:
 def _grouped_product(left: Any, right: Any, *_: Any, **__: Any) -> int:
     """Count the FLOPs of a grouped product of E groups.
 
-    [M, K] by [E, K, N] has a matrix for each group of rows, [E, M, K] by [K, N] one for each group
-    of columns, and [M, K] by [K, N] sums over each group of the K: all read M K N numbers in pairs.
-    [E, M, K] by [E, K, N] is E products.
+    Three forms have 2 M K N FLOPs, each group a part of them: [M, K] by [E, K, N] groups the M
+    rows, [E, M, K] by [K, N] the N columns, and [M, K] by [K, N] the K terms of the sums. A batch,
+    [E, M, K] by [E, K, N], has 2 E M K N.
     """
     rows, inner = left[-2:]
     groups = left[0] if len(left) == len(right) == 3 else 1

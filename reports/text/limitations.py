@@ -69,7 +69,7 @@ def setting_doubts(data: StudyData) -> list[str]:
 
 def _at_edges(rows: pd.DataFrame, setting: str, words: str) -> list[str]:
     """Return a text on models whose chosen value of a setting is at an edge of those tried."""
-    # of each model: one with a value of its own has tried no other
+    # by model: where the study file gives a model its own value, no other value was tried
     tried = rows.groupby(MODEL)[setting].agg(["min", "max"]).reset_index()
     chosen = rows[rows["chosen"]].merge(tried, on=MODEL)
     is_at_edge = (chosen[setting] == chosen["min"]) | (chosen[setting] == chosen["max"])

@@ -81,7 +81,7 @@ def test_a_learning_rate_at_the_edge_of_those_tried_is_a_doubt() -> None:
 
 def test_a_search_whose_seeds_do_not_agree_is_a_doubt() -> None:
     def doubts(**losses: list[tuple[float, ...]]) -> list[str]:
-        """Search with a loss for each seed at each rate."""
+        """The doubts about a search that has one loss for each seed at each rate."""
         rows = [
             {"depth": 4, "variant": name, "learning_rate": rate, "seed": seed, "loss": loss}
             for name, of_rates in losses.items()
