@@ -93,7 +93,9 @@ def _look(folder: Path) -> Listed:
 def _answer(database: Path, wanted: str | None) -> tuple[str | None, str | None]:
     """Return the id and the answer of a study of a results file, the newest where none is named.
 
-    The answer is the ratio of each variant with its interval, None where there is none.
+    The answer is the ratio of each variant with its interval, None where there is none. Variants
+    that other studies have trained are left out, unless the study has trained nothing but its
+    baseline.
     """
     newest_first = "select study_id from studies order by created_at desc nulls last, study_id"
     studies = list(query(database, newest_first)["study_id"])
@@ -103,6 +105,12 @@ def _answer(database: Path, wanted: str | None) -> tuple[str | None, str | None]
         database, "from token_ratios where study_id = $study order by depth", {"study": wanted}
     )
     rows = leading(ratios)
+    origins = query(
+        database, "select variant from origins where study_id = $study", {"study": wanted}
+    )
+    own = rows[~rows["variant"].isin(origins["variant"])]
+    if len(own):
+        rows = own
     several_depths = rows["depth"].nunique() > 1
     said = []
     for row in rows.to_dict("records"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.progress.status_file import recorded
 from dreamer_study.flows.progress.study_lock import only_run
 from dreamer_study.flows.study.loading import load_study, presets
+from dreamer_study.sql.results import connect
+from tests.flows.atlas.made_up import family
 from tests.flows.by_hand import study_file
 from tests.reports.small_results import entered, trained
 
@@ -61,6 +64,22 @@ def test_studies_have_a_state_and_an_answer(runs: Path, capsys: pytest.CaptureFi
     assert results["answer"] in printed
     assert f"presets: {', '.join(presets())}" in printed
     assert messages.startswith("runs/results: ")
+
+
+@pytest.mark.slow
+def test_the_answer_is_of_what_the_study_has_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "placed").mkdir()
+    database = family(tmp_path / "placed" / "results.duckdb", ["LA", "DR", "RWKV"])
+    with closing(connect(database)) as connection:
+        for variant in ("LA", "DR"):
+            connection.execute(
+                "insert into origins by name select study_id, ? as variant from studies", [variant]
+            )
+    (placed,) = listed(capsys, "--root", str(tmp_path))
+    assert placed["answer"].startswith("RWKV ")
+    assert "DR" not in placed["answer"]
 
 
 @pytest.mark.slow
